@@ -22,7 +22,7 @@ from torch.func import functional_call, grad_and_value, vmap
 from torch.nn import functional as F
 
 from benchmarks.throughput import commit, processor
-from tests.recorded_nets import GPT_23, GPT_SMALL, GPT_SUM, MLP_97, MLP_LARGER, PARITY, Wrapped
+from tests.own_modules.recorded_nets import GPT_23, GPT_SMALL, GPT_SUM, MLP_97, MLP_LARGER, PARITY, Wrapped
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.engine.native import EngineBackend, choice_of
 

@@ -36,7 +36,7 @@ from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.files.installed import code_version
 
 SLOTS = 16
-OURS = ("model", "trainer", "search", "adders", "compress")
+OURS = ("model", "trainer", "search", "adders", "compress", "own_modules")
 AGAIN_S = 0.01
 PREVIEW = 10  # the part of a candidate's steps after which it is seen whether it is one of the better
 LATE = 0.5  # of `accept`: candidates below it some way after the ramp are not trained on

@@ -8,7 +8,6 @@ from model import (
 )  # first: it refuses machines on which what follows fails
 from model.adderboard import Verification, verify
 from model.decode import add
-from model.families.module import load_module
 from model.presets import PRESETS, preset, preset_name
 from model.spec import Spec, make_spec
 
@@ -17,7 +16,6 @@ __all__ = [
     "Spec",
     "Verification",
     "add",
-    "load_module",
     "make_spec",
     "preset",
     "preset_name",

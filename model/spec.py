@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
+from collections import ChainMap
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -35,8 +37,8 @@ MOST_TOKENS = 16
 Probe = Callable[[Any, "Tensor"], "Tensor"]
 """A named measure of θ: from a spec and θ [S, P] (float64) one number per seed [S]. Its docstring defines it."""
 FAMILIES: dict[str, type[Spec]] = {}
-MAKERS: dict[str, Callable[..., Spec]] = {}
-"""Constructors of specs over other specs from plain values, by the name that stands for a family's."""
+UNLISTED: dict[str, type[Spec]] = {}
+"""Families over other specs, or of users' code: what they are made of no list can tell."""
 
 
 class FamilyModule:
@@ -85,6 +87,9 @@ class Spec(ABC):
     """Slices of θ that must not be all zero: without them every answer is the same."""
     parts: ClassVar[Mapping[str, Parts]] = {}
     """Kinds of parts that can go one at a time, by name (model/parts.py)."""
+    runs_code: ClassVar[bool] = False
+    """True if specs are made of users' code (model/trust.py). Its name, FILE.py:NAME or package.module:NAME, is the
+    option that is called as the family; `code` is the text of a file, which studies read, and `digest` its SHA-256."""
     task: Task = ADDITION
     """What is asked. Plain values have it only where it is not ten-digit addition."""
     _forward = FamilyModule("forward")
@@ -95,8 +100,10 @@ class Spec(ABC):
 
     def __init_subclass__(cls, listed: bool = True, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if listed:  # a spec over other specs is no family that one can list
+        if listed:
             FAMILIES[cls.family] = cls
+        elif "family" in vars(cls):  # and no variant of another class
+            UNLISTED[cls.family] = cls
 
     def __post_init__(self) -> None:
         check(self)
@@ -129,9 +136,9 @@ class Spec(ABC):
         task = self.task
         numbers = task.numbers if isinstance(task, Columns) else 0  # no family of columns is asked rows
         if numbers not in self.operands:
-            able = [name for name, cls in FAMILIES.items() if numbers in cls.operands]
-            names = ", ".join([*able, "module"])
-            raise ValueError(f"{self.family} cannot be asked {task.title}; these can: {names}")
+            load_families()
+            able = [name for name, cls in (FAMILIES | UNLISTED).items() if numbers in cls.operands]
+            raise ValueError(f"{self.family} cannot be asked {task.title}; these can: {', '.join(able)}")
         if self.tokens > MOST_TOKENS:
             base = in_columns(task).base
             raise ValueError(f"base={base} needs {self.tokens} tokens in {self.family}, of {MOST_TOKENS} at most")
@@ -207,12 +214,12 @@ class Spec(ABC):
         """
         return cast("list[Tensor]", self._forward.apply(self, wide, tokens_STB, first))
 
-    def kernel(self) -> Kernel | None:
+    def kernel(self) -> Kernel | MakeKernel | None:
         """Return the C++ kernel of `apply` and its gradient, or None if there is none, or none for the task.
 
-        BY_TAPE stands for one that is made of `apply` itself.
+        Or a function that makes one, called where it is needed, such as `by_tape` of own_modules/tapes.
         """
-        return None if self.task.macros is None else cast("Kernel | None", self._forward.kernel(self))
+        return None if self.task.macros is None else cast("Kernel | MakeKernel | None", self._forward.kernel(self))
 
     def forward(self, theta_SP: Tensor, tokens_STB: Tensor, first: int) -> list[Tensor]:
         """Return the logits for the token after each position from `first` on; see `apply`."""
@@ -297,6 +304,29 @@ class Spec(ABC):
         task = values.pop("task")
         # Left out where it is the default: records and keys are older than the field.
         return {"family": self.family, **values} | ({} if task == ADDITION else {"task": str(task)})
+
+    @classmethod
+    def from_values(cls, **options: Any) -> Spec:
+        """Return a spec of plain values, as `as_dict` has them. Raises ValueError as `make_spec` does."""
+        fields = [f.name for f in dataclasses.fields(cls)]
+        for name in options:
+            if name not in fields:
+                raise ValueError(f"unknown constraint {name!r:.80} of {cls.family}; {did_you_mean(name, fields)}")
+        if "task" in options:
+            options["task"] = make_task(options["task"])
+        return cls(**options)
+
+    def record_columns(self) -> dict[str, str]:
+        """Return what its records have beside `shown` so that `from_record` can do without this spec, by name."""
+        return {}
+
+    @classmethod
+    def from_record(cls, values: dict[str, Any], params: int) -> Spec:
+        """Return the spec of a record, which may be a stranger's: no code of users runs. Raise ValueError.
+
+        values: as `shown` and `record_columns` have them. params: how many it has.
+        """
+        return cls.from_values(**values)
 
     def places(self) -> set[str]:
         """Return the Python modules whose code this is."""
@@ -403,8 +433,16 @@ class Kernel:
     """Of headers beside its own."""
 
 
-BY_TAPE = Kernel(Path(), {})
-"""The kernel of a spec without C++ of its own: trainer/engine/modules records `expand` and `apply` of one problem."""
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """A kernel, or None for torch, and what trains the net, in a line for users: by torch, why."""
+
+    kernel: Kernel | None
+    why: str
+
+
+MakeKernel = Callable[[Spec], Choice]
+"""Makes a kernel of a spec, for CPUs, where that is faster than torch."""
 
 
 def sizes(spec: Spec, vocabulary: int, prompt: int = 22) -> dict[str, int]:
@@ -469,14 +507,26 @@ def make_spec(family: str, **options: Any) -> Spec:
     >>> make_spec("rope", ffn=3).params
     122
     """
-    # Tied specs and modules are made of other plain values than a family's fields.
-    if family in MAKERS:
-        return MAKERS[family](**options)
-    cls: type[Spec] = known(family, FAMILIES, doors.FAMILIES, "family")
-    fields = [f.name for f in dataclasses.fields(cls)]
-    for name in options:
-        if name not in fields:
-            raise ValueError(f"unknown constraint {name!r:.80} of {family}; {did_you_mean(name, fields)}")
-    if "task" in options:
-        options["task"] = make_task(options["task"])
-    return cls(**options)
+    return family_class(family).from_values(**options)
+
+
+def family_class(name: str) -> type[Spec]:
+    """Return a family by name, of a package too. Raises ValueError for an unknown one, naming the nearest."""
+    cls: type[Spec] = known(name, ChainMap(UNLISTED, FAMILIES), doors.FAMILIES, "family")
+    return cls
+
+
+def load_families() -> None:
+    """Load the families of packages, which are else loaded where one is asked for. One that fails is left out."""
+    for name in doors.points(doors.FAMILIES):
+        with suppress(ValueError):
+            family_class(name)
+
+
+def family_of(options: Mapping[Any, Any]) -> Any:
+    """Return the family that a model's plain values name, or None.
+
+    An option that is called as a package's family stands for it: `module: net.py:Net`.
+    """
+    brought = (name for name in options if name in doors.points(doors.FAMILIES))
+    return options.get("family", next(brought, None))

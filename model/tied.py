@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from model.fields import did_you_mean
 from model.layout import Shapes
-from model.spec import MAKERS, Fold, Kernel, Probe, Spec, make_spec
+from model.spec import Fold, Kernel, MakeKernel, Probe, Spec, make_spec
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,6 +38,7 @@ class Tied(Spec, listed=False):
 
     family: ClassVar[str] = "tied"
     about: ClassVar[str] = "any spec whose θ is fewer numbers, by ties that are data"
+    operands: ClassVar[tuple[int, ...]] = ()  # its base's
     base: Spec
     ties: Ties
 
@@ -52,6 +53,24 @@ class Tied(Spec, listed=False):
         for name, ties in self.by_tensor().items():
             if name in self.base.essential and not any(ties):
                 raise ValueError(f"ties leave nothing but zeros in {name}, without which the model is mute")
+
+    @classmethod
+    def from_values(cls, base: Any = None, ties: Any = None, **unknown: Any) -> Spec:
+        """Return a tied spec of plain values.
+
+        base: as in `as_dict`. ties: as there, or a list of constraints as text.
+        Raises ValueError for a base or tie that is none.
+        """
+        if unknown:
+            raise ValueError(f"a tied spec has base and ties, and no {next(iter(unknown))!r:.80}")
+        if not isinstance(base, Mapping) or not isinstance(base.get("family"), str):
+            raise ValueError("base must be a mapping with a family")
+        spec = make_spec(**base)
+        if isinstance(ties, str) or not isinstance(ties, Mapping | Sequence):
+            raise ValueError(f"ties must be lists by tensor, or a list of constraints, got {ties!r:.80}")
+        if isinstance(ties, Mapping):
+            return cls(base=spec, ties=_flat(ties, spec.layout.budget()))
+        return cls(base=spec, ties=constrained(spec, ties))
 
     @property
     def vocabulary(self) -> int:
@@ -123,7 +142,7 @@ class Tied(Spec, listed=False):
     def apply(self, wide: Tensors, tokens_STB: Tensor, first: int) -> list[Tensor]:
         return self.base.apply(wide, tokens_STB, first)
 
-    def kernel(self) -> Kernel | None:
+    def kernel(self) -> Kernel | MakeKernel | None:
         return self.base.kernel()
 
     def sequence(self, *columns: list[Tensor]) -> list[Tensor]:
@@ -247,24 +266,6 @@ def count(spec: Spec) -> Count:
     tensors = [name.partition("[")[0] for name in constants]
     hidden = sum(name in base.layout.names for name in tensors)
     return Count(inside, spec.params, spec.params + hidden, spec.params + len(constants))
-
-
-def tied(base: Any = None, ties: Any = None, **unknown: Any) -> Spec:
-    """Make a tied spec from plain values.
-
-    base: as in `as_dict`. ties: as there, or a list of constraints as text.
-    Raises ValueError for a base or tie that is none.
-    """
-    if unknown:
-        raise ValueError(f"a tied spec has base and ties, and no {next(iter(unknown))!r:.80}")
-    if not isinstance(base, Mapping) or not isinstance(base.get("family"), str):
-        raise ValueError("base must be a mapping with a family")
-    spec = make_spec(**base)
-    if isinstance(ties, str) or not isinstance(ties, Mapping | Sequence):
-        raise ValueError(f"ties must be lists by tensor, or a list of constraints, got {ties!r:.80}")
-    if isinstance(ties, Mapping):
-        return Tied(base=spec, ties=_flat(ties, spec.layout.budget()))
-    return Tied(base=spec, ties=constrained(spec, ties))
 
 
 def _flat(ties: Mapping[Any, Any], budget: Mapping[str, int]) -> Ties:
@@ -436,6 +437,3 @@ def project(ties: Ties, theta_SP: Tensor) -> Tensor:
     sums_SR = entries_SRP.cumsum(-1)[..., -1]  # torch.sum adds in an order of its own
     theta_SR: Tensor = (sums_SR / rows.abs().sum(1)).to(theta_SP.dtype)
     return theta_SR
-
-
-MAKERS[Tied.family] = tied

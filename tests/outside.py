@@ -5,7 +5,7 @@ import math
 import torch
 
 from model.families.rope import Rope
-from model.tied import Tied, tied
+from model.tied import Tied
 
 BASE = Rope(
     arc=True, frozen_arc=True, arc_radius=160.0, arc_start=1.0, arc_stride=math.pi / 48, tie_oq=True,
@@ -35,7 +35,7 @@ WRONG = [
 
 def hyra():
     """Its spec and θ, whose numbers stand in the order in which the entries first read them."""
-    spec = tied(base=BASE.as_dict(), ties=TIES)
+    spec = Tied.from_values(base=BASE.as_dict(), ties=TIES)
     assert isinstance(spec, Tied)
     order = dict.fromkeys(k for name in BASE.layout.names for k in TIES[name] if k)
     return spec, torch.tensor([NUMBERS[k - 1] for k in order])

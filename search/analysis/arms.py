@@ -6,10 +6,8 @@ from dataclasses import dataclass, field
 from math import isnan
 from typing import Any
 
-from model import Spec, make_spec
-from model.families.module.recorded import recorded_module
-from model.families.module.spec import Module
-from model.spec import FAMILIES
+from model import Spec
+from model.spec import family_class
 from model.tied import Tied
 from search.errors import UserError
 from search.stats.counting import COUNTED, ENDED_BY_RULES, GrokRate, missed
@@ -23,8 +21,6 @@ COLUMNS = (
     "model.family",
 )  # fmt: skip
 """Columns that a frame of configurations must have."""
-OFF_VALUES = "model.constraints"
-"""The column that names the constraints of a module, with their values that mean "off", as JSON."""
 NO_STAGES = ("()", "[]", "None", "nan")
 """How frames and files say that a recipe has none."""
 SCALE = "scale"
@@ -94,8 +90,8 @@ def read_arms(configurations: Sequence[Row], seeds: Iterable[SeedRecord]) -> lis
     """Return the recorded configurations, each of each study once: of repeats the one with the most seeds.
 
     Left out are those without a counted seed, and those that were taught, tied, or started from other numbers: their
-    rows name these in words, and they say nothing about training from random values. So are modules in stages, whose
-    rows have no text of the stages' modules.
+    rows name these in words, and they say nothing about training from random values. So are specs of users' code in
+    stages, whose rows have no text of it.
     Raises UserError if the rows are no configurations, or name unknown fields.
     """
     for row in configurations:
@@ -111,24 +107,23 @@ def read_arms(configurations: Sequence[Row], seeds: Iterable[SeedRecord]) -> lis
     arms: dict[tuple[str, str], Arm] = {}
     for row in sorted(configurations, key=lambda row: row["seeds"], reverse=True):
         key = str(row["study"]), str(row["configuration"])
-        if key in arms or _is_derived(row):  # a repeat has fewer seeds
+        if key in arms:  # a repeat has fewer seeds
             continue
         try:
-            arms[key] = _arm(row, by_arm.get(key, {}))
+            if not _is_derived(row):
+                arms[key] = _arm(row, by_arm.get(key, {}))
         except (ValueError, TypeError) as error:
             raise UserError(f"configuration {row['configuration']!r:.80}: {error}") from None
     return [arm for arm in arms.values() if arm.n]
 
 
 def _is_derived(row: Row) -> bool:
-    """True if a row says nothing about training from random values: see `read_arms`."""
-    family = row["model.family"]
-    if family == Tied.family:
-        return True
-    if family == Module.family and str(row.get("recipe.stages")) not in NO_STAGES:
-        return True
+    """True if a row says nothing about training from random values: see `read_arms`. Raises ValueError."""
     origins = (row.get("recipe.teacher"), row.get("recipe.start"))
-    return any(isinstance(text, str) and text for text in origins)
+    if any(isinstance(text, str) and text for text in origins):
+        return True
+    family = family_class(row["model.family"])
+    return family is Tied or (family.runs_code and str(row.get("recipe.stages")) not in NO_STAGES)
 
 
 def _arm(row: Row, seeds: SeedRows) -> Arm:
@@ -181,13 +176,10 @@ def _line(value: Any) -> str:
 
 
 def _spec(row: Row) -> Spec:
-    """Return the spec of a row. No code of a module runs: it is one as its record tells."""
+    """Return the spec of a row. No code of users runs."""
     model = _fields(row, "model.")
-    family = model.pop("family")
-    if family == Module.family:
-        off = json.loads(row.get(OFF_VALUES) or "{}")
-        return recorded_module(model, off, int(row["params"]))
-    return make_spec(family, **_typed(FAMILIES.get(family, Spec), model))
+    family = family_class(model.pop("family"))
+    return family.from_record(_typed(family, model), int(row["params"]))
 
 
 def _fields(row: Row, prefix: str) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from math import inf
 from numbers import Real
 from typing import Any
 
-from search.analysis.arms import OFF_VALUES
 from search.analysis.table_text import bullets, markdown_table, rows_text
 from search.analysis.verdicts import cost
 from search.errors import printable
@@ -38,7 +37,7 @@ MOST_ALONE = 12
 """Values of the only field that differs."""
 MOST_GRIDS = 15
 """Grids that are drawn."""
-NOT_FLAGS = {"model.family", "model.task", "model.ties", "model.digest", OFF_VALUES}
+NOT_FLAGS = {"model.family", "model.task", "model.ties", "model.digest", "model.constraints"}
 """Fields that others say in full: a task's text has the fields of the task."""
 FIELDS = ("model.", "recipe.", "task.")
 NOTES_ON_ONE = (

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from model import preset_name
-from model.families.module.spec import Module
 from model.fields import did_you_mean
 from model.files import read_limited
 from model.tasks import ADDITION
-from search.analysis.arms import OFF_VALUES, SCALE
+from search.analysis.arms import SCALE
 from search.errors import UserError, reraise_as
 from search.stats.counting import Until, group_by, rank
 from search.stats.metrics import OF_COLUMNS, OF_CONFIRMATION, OF_SEARCH, count_checks, final_metrics
@@ -331,8 +330,7 @@ def _configuration(
 
     fields = task_fields(spec.task) if varies_task else {}
     fields |= configuration.as_params()
-    if isinstance(spec, Module):
-        fields[OFF_VALUES] = json.dumps(spec.off_values)
+    fields |= {f"model.{name}": value for name, value in spec.record_columns().items()}
     return {
         "study": study,
         "configuration": configuration.key,

@@ -68,7 +68,7 @@ def _matching(section: str, listed: Sequence[Key]) -> list[Key]:
     Raise UserError, with the nearest keys, if there are none.
     """
     from model.fields import did_you_mean
-    from model.spec import FAMILIES
+    from model.spec import FAMILIES, load_families
     from search.study.file import Key
 
     if within := [key for key in listed if f"{key.path}.".startswith(f"{section}.")]:
@@ -76,6 +76,7 @@ def _matching(section: str, listed: Sequence[Key]) -> list[Key]:
 
     # Families share names of fields: each is listed once.
     of_models = {}
+    load_families()
     for family in FAMILIES.values():
         for field in fields(family):
             if "help" in field.metadata:
@@ -133,8 +134,9 @@ def _listing() -> Iterator[str]:
     """Yield families with their constraints and sizes, then the presets."""
     from model import PRESETS
     from model.fields import spelt
-    from model.spec import FAMILIES
+    from model.spec import FAMILIES, load_families
 
+    load_families()
     for family, cls in FAMILIES.items():
         yield f"{family}: {cls.about}"
         for name, field in cls.constraints().items():

@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
+from model.spec import family_of
 from search.study.kind import Asked, Kind
 from search.study.reading import Data
 from search.study.space import Strict, error_at
@@ -14,8 +15,8 @@ from search.study.trial import Configuration
 
 MOST_CONFIGURATIONS = 2_000  # a study file may be anybody's
 MOST_TOGGLES = 100
-OF_THEIR_OWN = {"preset", "rung", "family", "base", "module"}
-"""Keys of a model that is not the study's with changes."""
+OF_THEIR_OWN = {"preset", "rung", "family", "base"}
+"""Keys of a model that is not the study's with changes; so is the name of a package's family (`family_of`)."""
 
 
 class Entry(Strict):
@@ -77,7 +78,7 @@ class Listed(Kind):
     def _spelled_out(self, entry: Entry, path: str) -> Asked:
         study = self.study
         model = {} if entry.model is None else entry.model
-        if isinstance(model, str) or OF_THEIR_OWN & model.keys():
+        if isinstance(model, str) or OF_THEIR_OWN & model.keys() or family_of(model):
             options = model_options(model, f"{path}.model")
         elif study.model is None:
             raise error_at(f"{path}.model", "missing, and the study has none")

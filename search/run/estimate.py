@@ -10,7 +10,6 @@ from statistics import median
 from typing import NamedTuple
 
 from model import Spec
-from model.families.module.spec import Module
 from model.tied import ties_of
 from search.run import mps
 from search.run.forecast import Forecast, forecast
@@ -225,15 +224,18 @@ def _code(listed: Sequence[Configuration]) -> list[str]:
     for recipe in {c.recipe for c in listed}:
         specs += [stage.spec for stage in road_of(recipe)]
     bases = (ties_of(spec)[0] for spec in specs)
-    modules = {(base.module, base.digest): base for base in bases if isinstance(base, Module)}
-    if not modules:
+    by_code = {}
+    for base in filter(lambda base: base.runs_code, bases):
+        shown = base.shown()
+        by_code[shown[base.family], shown["digest"]] = base
+    if not by_code:
         return []
 
-    from trainer.engine.native import choice_of  # a plan without modules needs no torch
+    from trainer.engine.native import choice_of  # a plan without users' code needs no torch
 
     lines = []
-    for (name, digest), module in modules.items():
-        lines.append(_line("code", f"runs {name} (SHA-256 {digest[:12]}), by {choice_of(module).why}"))
+    for (name, digest), base in by_code.items():
+        lines.append(_line("code", f"runs {name} (SHA-256 {digest}), by {choice_of(base).why}"))
     return lines
 
 

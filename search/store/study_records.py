@@ -14,6 +14,7 @@ from sqlalchemy.exc import IntegrityError
 
 from model import make_spec
 from model.fields import did_you_mean
+from model.trust import Untrusted
 from model.verdict import read_verdict
 from search.errors import AlreadyExists, NotFound, reraise_as
 from search.stats.record import ENOUGH, SeedKey, SeedRecord
@@ -42,7 +43,6 @@ from search.study.file import recorded_study
 from search.study.start import InitialTheta
 from search.study.trial import Configuration
 from trainer import Outcome, Recipe, Seed
-from trainer.files.trusted import Untrusted
 from trainer.recipe.passed import passed
 
 if TYPE_CHECKING:

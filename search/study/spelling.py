@@ -2,16 +2,17 @@
 
 import dataclasses
 import re
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from model import Spec, make_spec, preset
-from model.families.module.spec import LARGEST_CODE, LETS_RUN, Module, is_file
+from model.doors import FAMILIES, points
 from model.fields import did_you_mean
 from model.files import read_limited
+from model.spec import family_of
 from model.tasks import ADDITION, changed, make_task
 from model.tied import Tied
+from model.trust import LARGEST_CODE, digest_of, is_file, may_run
 from search.study.reading import Data, read_data
 from search.study.space import error_at, errors_at
 from search.study.warm import inline_trials
@@ -64,11 +65,11 @@ def model_options(model: str | Data, path: str) -> Data:
     if "preset" in options:
         with errors_at(path):
             return {**preset(options.pop("preset")).as_dict(), **options}
-    if "module" in options:
-        options.setdefault("family", Module.family)
-    if "family" not in options:
-        raise error_at(path, f"give a preset, a family or a module; keys found: {', '.join(options) or 'none'}")
-    return options
+    if family_of(options) is None:
+        *others, last = ["a preset", "a family", *(f"a {name}" for name in points(FAMILIES))]
+        forms = f"{', '.join(others)} or {last}"
+        raise error_at(path, f"give {forms}; keys found: {', '.join(options) or 'none'}")
+    return {"family": family_of(options), **options}
 
 
 def spec_of(options: Data, path: str) -> Spec:
@@ -225,19 +226,21 @@ def _inline_table(task: Data, path: str) -> Data:
 
 
 def _read_code(model: Data, path: str, folder: Path) -> Data:
-    """Return a model with the text of its module's file, which runs if it is this user's. Raise ValueError if not."""
-    where = model.get("module")
+    """Return a model with the text of the file that is its code, if it is this user's. Raise ValueError if not."""
+    family = family_of(model)
+    where = model.get(family) if isinstance(family, str) else None
     if not isinstance(where, str) or not is_file(where) or "code" in model:
         return model  # an importable one, or a record, which has the text
 
-    file = folder / _path(where.partition(":")[0], f"{path}.module")
-    text = _text(file, LARGEST_CODE, "file of a module", f"{path}.module")
-    digest = sha256(text.encode()).hexdigest()
-    # To read a study is to run its module: another user's file, or one that everyone can write, needs --trust.
+    path = f"{path}.{family}"
+    file = folder / _path(where.partition(":")[0], path)
+    text = _text(file, LARGEST_CODE, f"file of a {family}", path)
+    digest = digest_of(text)
+    # To read a study is to run its code: another user's file, or one that everyone can write, needs --trust.
     if is_own(file):
         trust(digest)
-    elif not any(lets(digest) for lets in LETS_RUN):
-        raise error_at(f"{path}.module", f"{file} is not yours alone, and would be run: --trust runs it")
+    elif not may_run(digest):
+        raise error_at(path, f"{file} is not yours alone, and would be run: --trust runs it")
     return {**model, "code": text}
 
 

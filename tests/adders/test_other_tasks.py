@@ -17,9 +17,10 @@ from adders.proof.prover import prove
 from adders.proof.rounding import ANY
 from model import preset
 from model.adderboard import failures
-from model.families.module.spec import NAMED, load_module
 from model.tasks import make_task
+from model.trust import NAMED
 from model.verdict import COUNTEREXAMPLE, PROVED
+from own_modules import load_module
 from tests.adders.test_prove import digits_of, margins_of
 from tests.commands import call, fails_with_one
 from tests.homes import Recorder, empty_home, quickly, study_of

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from model import PRESETS, families, make_spec, preset_name, submissions
 from model.families.low_rank.spec import SHARED
 from model.fold import fold
-from model.spec import FAMILIES, MAKERS
+from model.spec import FAMILIES
 from tests import by_tier, needs_compiler
 from tests.banks import assert_is_eager
 from tests.specs import any_tokens, bases, reference, some_theta, some_tokens, specs, variants
@@ -258,8 +258,7 @@ def test_a_bank_of_the_engine_is_the_eager_one(spec):
 
 
 def test_families_are_the_files_of_their_folder():
-    folders = [found.name for found in pkgutil.iter_modules(families.__path__)]
-    names = [name for name in folders if name not in MAKERS]  # a module is made of a user's class
+    names = [found.name for found in pkgutil.iter_modules(families.__path__)]
     assert list(FAMILIES) == names and len(names) >= 2
     assert {found.name for found in pkgutil.iter_modules(submissions.__path__)} == set(names)
     for name, cls in FAMILIES.items():

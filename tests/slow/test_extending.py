@@ -14,6 +14,11 @@ from search.store.home import Home
 from tests import PLUGINS, ROOT
 
 BLOCK = re.compile(r"```(?:python|toml)\n# (\S+?)(, below OPTIMISERS)?\n(.*?)```", re.DOTALL)
+DECLARED = {
+    "adder-shares": "pyproject.toml",
+    "adder-sort": "sorting/pyproject.toml",
+    "my-families": "families/pyproject.toml",
+}
 SCRIPT = """
 import json
 from model import make_spec, preset
@@ -39,7 +44,8 @@ print(json.dumps({
 
 SORTING = """
 import json
-from model import load_module, verify
+from model import verify
+from own_modules import load_module
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.checkpoints.checkpoint import Checkpoint
 
@@ -71,16 +77,16 @@ def copy(tmp_path_factory):
     assert len(blocks) >= 9
     for name, is_part, text in blocks:
         path = folder / name
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         above, mark, below = (path.read_text("utf-8") if is_part else "").partition("WRAPPERS: ")
         path.write_text(above + text + mark + below, "utf-8")
-    for package, declares in {"adder-shares": "pyproject.toml", "adder-sort": "sorting/pyproject.toml"}.items():
+    for package, declares in DECLARED.items():
         text = (folder / declares).read_text("utf-8")
         group, name, where = re.search(r'^\[project.entry-points."(.*)"\]\n(\w+) = "(.*)"', text, re.M).groups()
         about = folder / f"{package.replace('-', '_')}-1.dist-info"
         about.mkdir()
         (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1\n")
-        (about / "top_level.txt").write_text(where.partition(":")[0])
+        (about / "top_level.txt").write_text(re.split("[.:]", where)[0])
         (about / "entry_points.txt").write_text(f"[{group}]\n{name} = {where}\n")
     return folder
 
@@ -96,8 +102,9 @@ def test_a_family_with_a_constraint_a_probe_and_an_optimiser_trains(copy):
     assert answer["saved"] == 11 and answer["constraints"] == ["line"] and answer["study"] == "x"
     assert answer["probes"] == ["straight"] and 0 < answer["by engine"] < 20
     assert max(answer["losses"]) < math.log(10), "better than chance"
+    assert "window: an MLP over two columns and the token before" in python(copy, "-m", "adder_search", "models")
     listed = python(copy, "-m", "adder_search", "keys")
-    assert "hidden units" in listed and "adamw, adam, lion, sgd, signs" in listed
+    assert "adamw, adam, lion, sgd, signs" in listed
 
 
 def test_a_task_and_a_module_of_ones_own_grok_and_their_checkpoint_names_the_package(copy):

@@ -121,7 +121,7 @@ print(json.dumps(said))
     ("packages", "added"),
     [
         (["lab"], ["claims", "thresholds", "forge", "table --shipped --interactions"]),
-        (["adders", "compress", "lab"], ["prove x", "import x -o y", "compress x -o y", "explain x"]),
+        (["adders", "compress", "own_modules", "lab"], ["prove x", "import x -o y", "compress x -o y", "explain x"]),
     ],
 )
 def test_commands_need_no_plug_in(packages, added, here):

@@ -1,14 +1,13 @@
-"""Doors for tasks and families of other packages, and for modules of installed ones."""
+"""Doors for tasks and families of other packages."""
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests import ROOT, modules
+from tests import ROOT
 from tests.commands import own_environment
 from trainer.checkpoints.checkpoint import Checkpoint
 
@@ -45,7 +44,6 @@ class Sort(Rows):
 FAMILY = """
 import dataclasses
 from typing import ClassVar
-from model.families.module.spec import Module
 from model.fields import option
 from model.spec import Spec
 
@@ -56,9 +54,11 @@ class Bilinear(Spec):
     roles: ClassVar[dict] = {"table": "logits of each pair"}
     gain: float = option(1.0, "scale of the logits", ge=0.1, le=10)
     vocabulary, prompt, decoded, answers = 12, 3, 1, 1
-    tokens_of, prompt_of, read_answer = Module.tokens_of, Module.prompt_of, Module.read_answer
 
     def check_task(self): pass
+    def tokens_of(self, a, b): return self.task.written(*self.task.asked(a, b))
+    def prompt_of(self, a, b): return self.task.written(a, b)[:3]
+    def read_answer(self, answer_AB): return self.task.read(answer_AB)
     def shapes(self): return {"table": (12, 12, 11)}
     def folds(self): return []
 """
@@ -70,7 +70,10 @@ def apply(spec, wide, tokens_STB, first):
     seeds = torch.arange(len(wide["table"]))[:, None]
     logits_SBV = spec.gain * wide["table"][seeds, a, b]
     return [v[:, None] for v in logits_SBV.unbind(-1)]
-def kernel(spec): return None
+def made(spec):
+    from model.spec import Choice
+    return Choice(None, "torch: a table has no kernel")
+def kernel(spec): return made
 """
 INITIAL = """
 import torch
@@ -87,9 +90,11 @@ SCRIPT = """
 import json, sys, torch
 sys.path.insert(0, sys.argv[1])
 from model import make_spec, verify
+from model.spec import family_of
 from model.tasks import make_task
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.checkpoints.checkpoint import Checkpoint
+from trainer.engine.native import choice_of
 QUICK = dict(steps=20, eval_every=20, hold=0, batch=500, lr=0.01, warmup=0)
 def trained(spec):
     bank = Bank(spec, [Pair(Recipe(**QUICK), Seed.of(0))])
@@ -98,13 +103,14 @@ def trained(spec):
 def wrong(call):
     try: call()
     except ValueError as error: return str(error)
-gpt = make_spec("module", module="my_nets:GPT", args={"vocabulary": 5}, task={"name": "sort", "length": 3})
-theta = trained(gpt)
-Checkpoint(gpt, theta).save("gpt")
-said = {"rows": verify(gpt, theta).total, "equal": Checkpoint.load("gpt").spec == gpt}
+said = {"rows": make_task({"name": "sort", "length": 3}).problems}
 bilinear = make_spec("bilinear", task="modular modulus=11")
-said["loss"] = float(torch.linalg.norm(trained(bilinear) - bilinear.initial(0)))
-Checkpoint(bilinear, bilinear.initial(0)).save("bilinear")
+theta = trained(bilinear)
+said["loss"] = float(torch.linalg.norm(theta - bilinear.initial(0)))
+said["asked"] = verify(bilinear, theta).total
+Checkpoint(bilinear, theta).save("bilinear")
+said["equal"] = Checkpoint.load("bilinear").spec == bilinear
+said["why"], said["named"] = choice_of(bilinear).why, family_of({"bilinear": "x"})
 said["broken"] = wrong(lambda: make_task("broken"))
 said["other"] = wrong(lambda: make_task("other"))
 said["near"] = wrong(lambda: make_task("srot"))
@@ -118,10 +124,9 @@ def install(site):
     about.mkdir(parents=True)
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: my-package\nVersion: 0.3\n")
     (about / "entry_points.txt").write_text(DECLARED)
-    (about / "top_level.txt").write_text("my_tasks\nmy_family\nmy_nets\n")
+    (about / "top_level.txt").write_text("my_tasks\nmy_family\n")
     Path(site, "my_tasks.py").write_text(SORT)
     Path(site, "my_broken.py").write_text("raise RuntimeError('no licence\\nat all')")
-    shutil.copy(Path(modules.__file__).with_name("nets.py"), Path(site, "my_nets.py"))
     family = Path(site, "my_family")
     family.mkdir()
     for name, text in {"__init__": "", "spec": FAMILY, "forward": FORWARD, "initial": INITIAL}.items():
@@ -139,20 +144,17 @@ def run(*words):
 def test_tasks_and_families_of_a_package_train_and_their_checkpoints_name_it():
     install("site")
     said = json.loads(run("-c", SCRIPT, "site").splitlines()[-1])
-    assert said["rows"] == 64 and said["equal"] and said["loss"] > 0
+    assert said["rows"] == 64 and said["asked"] == 121 and said["equal"] and said["loss"] > 0
+    assert said["why"] == "torch: a table has no kernel" and said["named"] == "bilinear"
     assert said["broken"] == "task broken: my_broken:Task cannot be imported: RuntimeError: no licence"
     assert said["other"].startswith("task other: my_tasks:Other cannot be imported: AttributeError: ")
     assert said["near"] == "unknown task 'srot'; did you mean sort?"
     assert said["window"] == "unknown family 'bilinaer'; did you mean bilinear?"
-    for name in ("gpt", "bilinear"):
-        assert json.loads(Path(name, "checkpoint.json").read_text())["packages"] == {"my-package": "0.3"}
+    assert json.loads(Path("bilinear", "checkpoint.json").read_text())["packages"] == {"my-package": "0.3"}
 
-    # without the package each says in one line what it needs
-    for name, missing in {"gpt": "unknown task 'sort'", "bilinear": "unknown family 'bilinear'"}.items():
-        with pytest.raises(ValueError) as error:
-            Checkpoint.load(name)
-        text = str(error.value)
-        if name == "gpt":
-            missing = "my_nets:GPT: no module 'my_nets' is installed here"
-        assert missing in text and text.endswith("; it needs my-package 0.3, which is not installed here")
-        assert "\n" not in text
+    # without the package a checkpoint says in one line what it needs
+    with pytest.raises(ValueError) as error:
+        Checkpoint.load("bilinear")
+    text = str(error.value)
+    assert "unknown family 'bilinear'" in text and "\n" not in text
+    assert text.endswith("; it needs my-package 0.3, which is not installed here")

@@ -13,7 +13,7 @@ from search.run.estimate import estimate
 from search.stats.counting import overview
 from search.store.home import Home
 from search.study.file import load_study
-from tests import ROOT
+from tests import PLUGINS, ROOT, needs_plugins
 from tests.unit.test_counting import FAILED, GROKKED, rows
 
 BARE = re.compile(r"(?<![\w,.])(?<!RTX )(?<!at )\d{4,}(?![\w.,]*\d)")
@@ -25,7 +25,7 @@ COUNT = re.compile(
 WIDE = replace(preset("777p"), width=14)
 
 
-@pytest.mark.parametrize("name", ["constraints", "atlas", "module"])
+@pytest.mark.parametrize("name", ["constraints", "atlas", pytest.param("module", marks=needs_plugins)])
 def test_a_plan_has_commas(name, tmp_path):
     text = estimate(load_study(name), Home(tmp_path))
     assert not BARE.findall(text) and re.search(r"seeds  .*[\d,]+", text), text
@@ -39,7 +39,7 @@ def test_counts_of_seeds_and_numbers_have_commas():
 
 
 def test_no_line_of_the_program_prints_a_bare_count():
-    packages = ("search", "model", "trainer", "adders", "compress", "tracking")
+    packages = ("search", "model", "trainer", *PLUGINS)
     texts = {path: path.read_text() for package in packages for path in (ROOT / package).rglob("*.py")}
     raised = re.compile(r"raise \w+\(\s*f?\".*")  # of a wrong θ: its numbers are few
     found = {str(path): COUNT.findall(raised.sub("", text)) for path, text in texts.items()}

@@ -15,6 +15,7 @@ from search.stats.counting import GrokRate
 from search.stats.intervals import Paired, ratio_interval
 from search.stats.record import SeedRecord
 from search.study.trial import Configuration
+from tests import needs_plugins
 from trainer import Recipe
 
 RECIPE = Recipe()
@@ -215,6 +216,7 @@ def rows_of_a_module(**changes):
     return [row | MODULE | {"model.args.tied": tied} | changes for row, tied in zip(own, (False, True), strict=True)]
 
 
+@needs_plugins
 @pytest.mark.parametrize(
     ("name", "value"),
     [

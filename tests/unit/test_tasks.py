@@ -189,7 +189,7 @@ def test_wrong_tasks_are_one_line_each():
             make_task(task)
     with pytest.raises(ValueError, match="base=16 needs 20 tokens in low_rank, of 16 at most"):
         make_spec("low_rank", task="addition base=16 digits=4")
-    with pytest.raises(ValueError, match=r"split_subspace cannot be asked copy; these can: low_rank, rope, module"):
+    with pytest.raises(ValueError, match=r"split_subspace cannot be asked copy; these can: low_rank, rope"):
         preset("57p copy")
     for recipe, words in ((Recipe(mixed_lengths=0.3), ""), (Recipe(carry_mix=0.3), "carry_mix is about carries")):
         with pytest.raises(ValueError, match=words) if words else nullcontext():

@@ -15,6 +15,7 @@ from search.store.home import Home
 from search.study.file import parse_study
 from search.study.space import points
 from search.study.written import Changes, differences, extended, laid_over
+from tests import needs_plugins
 from tests.homes import Trained, made_up
 
 SHORT = {"name": "short", "model": "57p", "recipe": {"steps": 40, "eval_every": 20}, "seeds": [1, 2]}
@@ -189,6 +190,7 @@ class TestExtends:
             read(write("s.yaml", **{"name": "mine", "extends": "base.yaml", "\x1b[2J": 1}))
         assert "\x1b" not in str(error.value)
 
+    @needs_plugins
     def test_code_of_a_recorded_module_keeps_its_dollars(self, monkeypatch):
         monkeypatch.setattr(worker, "work", lambda name, attempt, on_gpu: made_up(name, attempt, Trained()))
         net = "from torch import nn\nSAYS = '${NAME}'\nclass Net(nn.Module):\n" + BODY

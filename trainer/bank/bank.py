@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from model.presets import preset_name
-from model.spec import BY_TAPE, Spec, choices
+from model.spec import Spec, choices
 from trainer.bank import saved
 from trainer.bank.tracker import QUEUED, RUNNING, Result, SeedTracker
 from trainer.data import hard_examples
@@ -400,7 +400,7 @@ def backend_of(spec: Spec, recipe: Recipe, device: str, compiled: bool) -> Engin
     compiler does not end.
     """
     on_gpu = device == "cuda" and torch.cuda.is_available()
-    is_by_torch = on_gpu and spec.kernel() is BY_TAPE  # CUDA has no tapes of problems
+    is_by_torch = on_gpu and callable(spec.kernel())  # what is made of a spec is for CPUs
     kernel = kernel_of(spec) if compiled and not is_by_torch else None
     missing = missing_to_train(kernel, recipe, spec.task) if kernel else None
 

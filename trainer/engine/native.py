@@ -24,12 +24,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from model.spec import BY_TAPE, Kernel, Spec
+from model.spec import Choice, Kernel, Spec
 from model.tasks import ADDITION, Columns, Rows, Task
 from trainer.data.hard_examples import CAPACITY, COUNT, OPERANDS
 from trainer.data.problems import MARK, marked, selection
 from trainer.engine.build import ENGINE, denormals, library, missing_to_build
-from trainer.engine.modules import Choice, choose
 from trainer.engine.structures import (
     ASKED,
     LANES,
@@ -362,17 +361,17 @@ def _shapes_of(tensors: Mapping[str, Tensor]) -> Shapes:
 
 
 def kernel_of(spec: Spec) -> Kernel | None:
-    """Return a spec's kernel, of its family or recorded; None where torch trains it. Raise as `choice_of` does."""
+    """Return a spec's kernel, of its family or made of it; None where torch trains it. Raise as `choice_of` does."""
     return choice_of(spec).kernel
 
 
 def choice_of(spec: Spec) -> Choice:
-    """Return a spec's kernel, if any, and why, where it is recorded or cannot be.
+    """Return a spec's kernel, if any, and why, where it is made of the spec or cannot be.
 
     Raise ValueError where the cache cannot be trusted.
     """
     kernel = spec.kernel()
-    return choose(spec, constant_fold) if kernel is BY_TAPE else Choice(kernel, "")
+    return kernel(spec) if callable(kernel) else Choice(kernel, "")
 
 
 def has_kernel(spec: Spec) -> bool:

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from model import PRESETS
-from model.spec import BY_TAPE
+from model.spec import Kernel
 from trainer.engine.build import ENGINE, REGISTERS, Job, build, job_of
 from trainer.files.cores import usable_cores
 from trainer.files.installed import compiler_command
@@ -30,7 +30,7 @@ def ship(folder: Path, presets: Sequence[str] = tuple(PRESETS), machine: str = "
     is_here = machine == here
     compiler = compiler_command() if is_here or os.environ.get("CXX") else [f"{machine}-linux-gnu-g++"]
     folder.mkdir(parents=True, exist_ok=True)
-    kernels = [kernel for name in presets if (kernel := PRESETS[name].kernel()) not in (None, BY_TAPE)]
+    kernels = [kernel for name in presets if isinstance(kernel := PRESETS[name].kernel(), Kernel)]
     wanted = [(ENGINE, {}), *((k.source, k.shape) for k in kernels)]
     # A set: many presets are one shape of kernel.
     jobs = {job_of(*each, capability=kind, machine=machine) for each in wanted for kind in KINDS[machine]}

@@ -9,8 +9,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from model.families.module.spec import LETS_RUN
-from model.families.module.spec import Untrusted as Untrusted
+from model.trust import LETS_RUN
 from trainer.files.installed import cache_folder, check_cache
 
 EVERYONE_WRITES = 0o002

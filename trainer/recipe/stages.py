@@ -16,17 +16,16 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from hashlib import sha256
 from math import comb, factorial
 from typing import TYPE_CHECKING, Any
 
-from model.families.module.spec import NAMED, Module, Untrusted
 from model.fields import did_you_mean, option
 from model.parts import count_of, inside, keep, only, orders
 from model.presets import preset
-from model.spec import Spec, make_spec
+from model.spec import Spec, family_of, make_spec
 from model.tied import Ties, project, selection_matrix, ties_of
 from model.transfer import transfer
+from model.trust import Untrusted, let_run
 from trainer.fields import Group
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ class Values(dict[str, Any]):
 def _restored(row: dict[str, Any]) -> Values:
     for model in (row.get("model"), row.get("into")):
         if isinstance(model, dict) and "code" in model:
-            NAMED.add(sha256(model["code"].encode()).hexdigest())
+            let_run(model["code"])
     return Values(row)
 
 
@@ -144,7 +143,8 @@ def spec_of(value: Any, path: str) -> Spec:
         if "preset" in value and not isinstance(value["preset"], str):
             raise ValueError(f"preset must be a name, got {value['preset']!r:.80}")
         base = preset(value["preset"]).as_dict() if "preset" in value else {}
-        family = {"family": Module.family} if "module" in changed else {}
+        named = family_of(changed)
+        family = {"family": named} if named else {}
         return make_spec(**{**family, **base, **changed})
     except Untrusted:
         raise  # which --trust is for

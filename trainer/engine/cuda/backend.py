@@ -45,7 +45,7 @@ class CudaBackend(EngineBackend):
         if recipe.teacher:
             raise ValueError("the CUDA engine has no teacher")
         kernel = spec.kernel()
-        assert kernel is not None
+        assert isinstance(kernel, Kernel)
         with ThreadPoolExecutor(1) as pool:  # compiled beside the CPU's engine
             module = pool.submit(machine.module, kernel, macros_of(spec, kernel, recipe))
             super().__init__(spec, recipe)

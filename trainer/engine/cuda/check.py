@@ -13,7 +13,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-from model.spec import Spec
+from model.spec import Kernel, Spec
 from trainer.engine.build import LONGEST_LINE, BuildError, digest_of
 from trainer.engine.cuda import nvrtc
 from trainer.engine.cuda.backend import CudaBackend, macros_of
@@ -33,7 +33,7 @@ BAD_FOR_S = 86_400.0
 def verdict(gpu: Gpu, spec: Spec, recipe: Recipe) -> str:
     """Return the failure of a GPU's engine with a spec and a recipe, or "", from the cache or by a test now."""
     kernel = spec.kernel()
-    assert kernel is not None
+    assert isinstance(kernel, Kernel)
     text, headers = source_of(kernel, macros_of(spec, kernel, recipe))
     about = [
         json.dumps(asdict(gpu)),

@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from model.families.module.spec import ARG, Module, place_of
 from model.spec import Spec
+from own_modules.spec import ARG, Module, place_of
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -12,15 +12,15 @@ import torch
 from torch.func import functional_call
 from torch.nn import functional as F
 
-from model import load_module, make_spec, preset_name, verify
-from model.families.module import spec as family
-from model.families.module.loading import parameters, template
-from model.families.module.spec import Untrusted
+from model import make_spec, preset_name, trust, verify
 from model.parts import inside, keep, only
 from model.tied import Tied, constrained
 from model.transfer import transfer
+from model.trust import Untrusted
+from own_modules import load_module
+from own_modules.loading import parameters, template
 from search.study.trial import Configuration
-from tests import CERTIFICATES, modules
+from tests import CERTIFICATES
 from tests.banks import engine_tokens, finish
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.checkpoints.checkpoint import Checkpoint
@@ -31,7 +31,7 @@ from trainer.engine.structures import Lesson
 from trainer.files import trusted
 from trainer.step import step
 
-FILE = Path(modules.__file__).with_name("nets.py")
+FILE = Path(__file__).with_name("nets.py")
 TASK = "modular modulus=11"
 LONG = "subtraction base=3 digits=3"
 QUICK = {"steps": 20, "eval_every": 10, "hold": 0, "warmup": 2, "lr": 0.01, "batch": 32}
@@ -41,7 +41,7 @@ QUICK = {"steps": 20, "eval_every": 10, "hold": 0, "warmup": 2, "lr": 0.01, "bat
 def _trusts_the_file(monkeypatch, tmp_path):
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(trusted, "_here", set())
-    monkeypatch.setattr(family, "LETS_RUN", [lambda digest: True])
+    monkeypatch.setattr(trust, "LETS_RUN", [lambda digest: True])
 
 
 def spec_of(name="Net", task=TASK, **args):
@@ -281,26 +281,26 @@ def test_wrong_values_of_a_module_are_one_line(name):
 
 
 def test_text_that_nobody_here_let_run_is_not_run(monkeypatch, tmp_path):
-    monkeypatch.setattr(family, "LETS_RUN", [trusted.is_trusted])
+    monkeypatch.setattr(trust, "LETS_RUN", [trusted.is_trusted])
     ran = tmp_path / "ran"
     code = f"open({str(ran)!r}, 'w')\n" + FILE.read_text()
     with pytest.raises(Untrusted, match=r"nets.py:Net is code \(SHA-256 .*\) that has not run here: --trust runs it"):
         make_spec("module", module="nets.py:Net", code=code, task=TASK)
     assert not ran.exists()
-    monkeypatch.setattr(trusted, "LETS_RUN", family.LETS_RUN)
+    monkeypatch.setattr(trusted, "LETS_RUN", trust.LETS_RUN)
     trusted.trust_all()
     make_spec("module", module="nets.py:Net", code=code, task=TASK)
     assert ran.exists()
-    monkeypatch.setattr(family, "LETS_RUN", [trusted.is_trusted])
+    monkeypatch.setattr(trust, "LETS_RUN", [trusted.is_trusted])
     monkeypatch.setattr(trusted, "_here", set())  # as in a later command
     make_spec("module", module="nets.py:Net", code=code, task=TASK)
 
 
-@pytest.mark.parametrize("where", ["os:system", "tests.modules.nets:function", "subprocess:Popen"])
+@pytest.mark.parametrize("where", ["os:system", "tests.own_modules.nets:function", "subprocess:Popen"])
 def test_of_an_installed_package_only_modules_are_called(where):
     with pytest.raises(ValueError, match=r"there is no nn\.Module of that name"):
         make_spec("module", module=where, args={"command": "touch ran", "args": "touch ran"}, task=TASK)
-    installed = make_spec("module", module="tests.modules.nets:Net", task=TASK)
+    installed = make_spec("module", module="tests.own_modules.nets:Net", task=TASK)
     assert installed.params == spec_of().params and not installed.code and len(installed.digest) == 64
 
 
@@ -350,7 +350,7 @@ def test_the_engine_trains_a_module_as_torch_does(name, args):
 
 def test_attention_is_tried_without_a_word_of_torchs_and_goes_by_tape():
     tried = (
-        "from model import load_module; from trainer.engine.native import choice_of; "
+        "from own_modules import load_module; from trainer.engine.native import choice_of; "
         f"print(choice_of(load_module({str(FILE) + ':Attends'!r}, {{}}, {TASK!r})).why)"
     )
     done = subprocess.run([sys.executable, "-c", tried], capture_output=True, text=True, check=True)

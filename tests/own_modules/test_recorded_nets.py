@@ -11,16 +11,16 @@ from torch import nn
 from torch.nn import functional as F
 
 from model import preset
-from model.spec import BY_TAPE
+from model.spec import Choice, Kernel
+from own_modules.tapes import choice
+from own_modules.tapes.recording import record
 from tests import needs_compiler
 from tests.arm import assert_same_there, needs_arm
 from tests.banks import assert_alone_as_in_company, assert_is_eager
-from tests.recorded_nets import GPT_SMALL, MLP_97, NETS, PARITY, Gpt, Mlp, Wrapped
+from tests.own_modules.recorded_nets import GPT_SMALL, MLP_97, NETS, PARITY, Gpt, Mlp, Wrapped
 from trainer import MEASURES, Bank, Pair, Recipe, Seed
 from trainer.engine import kernel, native
 from trainer.engine.build import build, job_of
-from trainer.engine.modules import choice
-from trainer.engine.modules.recording import record
 from trainer.engine.native import EngineBackend
 from trainer.engine.torch_backend import TorchBackend
 from trainer.files.installed import compiler_command
@@ -280,7 +280,7 @@ def test_a_number_that_is_read_once_costs_more(width, hidden, by_tape):
 
 def test_the_spec_of_a_family_has_its_own_kernel():
     spec = preset("57p")
-    assert spec.kernel() is not BY_TAPE and native.choice_of(spec) == choice.Choice(spec.kernel(), "")
+    assert isinstance(spec.kernel(), Kernel) and native.choice_of(spec) == Choice(spec.kernel(), "")
 
 
 def test_a_recording_is_the_same_every_time():

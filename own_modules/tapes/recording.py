@@ -9,8 +9,8 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from model.spec import Spec
-from trainer.engine.modules.graph import Program, RowGraph
-from trainer.engine.modules.operations import OPERATIONS
+from own_modules.tapes.graph import Program, RowGraph
+from own_modules.tapes.operations import OPERATIONS
 from trainer.engine.tape import Recorder, dummies
 from trainer.engine.tape_graph import Traced, Work
 from trainer.engine.tape_operations import ENTRYWISE, REDUCTIONS

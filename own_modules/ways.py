@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from model.families.module.loading import template
 from model.spec import Fold
+from own_modules.loading import template
 
 if TYPE_CHECKING:
-    from model.families.module.spec import Module
     from model.ops import Tensors
     from model.spec import Spec
+    from own_modules.spec import Module
 
 PROBLEMS, CLOSE = 8, 1e-5
 

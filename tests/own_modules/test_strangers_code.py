@@ -58,9 +58,7 @@ def write_package(site):
     package = site / "my_families/window"
     package.mkdir(parents=True)
     for name, _, text in BLOCK.findall((ROOT / "docs/extending.md").read_text("utf-8")):
-        if name.startswith("model/families/window/"):
-            (package / name.rpartition("/")[2]).write_text(text.replace("model.families.window", "my_families.window"))
-        elif name in ("adder_sort.py", "adder_nets.py"):
+        if name.startswith("my_families/window/") or name in ("adder_sort.py", "adder_nets.py"):
             (site / name).write_text(text)
     about = site / "my_nets-3.dist-info"
     about.mkdir()
@@ -76,7 +74,7 @@ def around(tmp_path_factory):
     """The driver's folder, which no node sees, words before its commands, and their environment."""
     need_services()
     folder, installed = tmp_path_factory.mktemp("driver"), tmp_path_factory.mktemp("installed")
-    shutil.copy(ROOT / "tests/modules/nets.py", folder)
+    shutil.copy(ROOT / "tests/own_modules/nets.py", folder)
     write_package(folder / "site")
     write_package(installed / "site")
     with machines(3) as (head, *others), ray_cluster(workers=0, machine=head) as cluster:

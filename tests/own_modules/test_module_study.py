@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 import search
-from model.families.module.spec import NAMED, Untrusted
+from model.trust import NAMED, Untrusted
 from search.errors import UserError
 from search.study.file import load_study, parse_study
-from tests import ROOT, modules, needs_plugins
+from tests import ROOT, needs_plugins
 from tests.commands import call, done, own_environment, refused_for_its_task
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.files import trusted
@@ -38,7 +38,7 @@ def _files(here, monkeypatch):
     monkeypatch.setattr(trusted, "_here", set())
     NAMED.clear()  # of other tests in this process
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(Path("cache").absolute()))
-    shutil.copy(Path(modules.__file__).with_name("nets.py"), "nets.py")
+    shutil.copy(Path(__file__).with_name("nets.py"), "nets.py")
     Path("z3.csv").write_text("0, 1, 2\n1, 2, 0\n2, 0, 1\n")
 
 
@@ -228,7 +228,7 @@ def test_a_module_is_narrowed_in_stages_and_trained_again_without_its_file():
 def test_a_worker_runs_the_modules_of_the_stages_that_a_driver_sends(monkeypatch):
     recipe = parse_study(json.dumps(STUDY | staged(TO_THREE, hidden=3)), "x").base_recipe
     sent = pickle.dumps(recipe)
-    monkeypatch.setattr("model.families.module.spec.LETS_RUN", [NAMED.__contains__])
+    monkeypatch.setattr("model.trust.LETS_RUN", [NAMED.__contains__])
     NAMED.clear()
     road_of.cache_clear()
     with pytest.raises(Untrusted, match=r"nets.py:Net is code .* --trust runs it"):

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 from torch.func import functional_call, vmap
 
-from model.families.module.loading import constants, parameters, template
-from model.spec import BY_TAPE
+from own_modules.loading import constants, parameters, template
+from own_modules.tapes import by_tape
 
 if TYPE_CHECKING:
-    from model.families.module.spec import Module
     from model.ops import Tensors
-    from model.spec import Kernel
+    from model.spec import MakeKernel
+    from own_modules.spec import Module
 
 # Of attention, which vmap runs seed by seed; torch asks its reader to file an issue.
 warnings.filterwarnings("ignore", "There is a performance drop because we have not yet implemented the batching rule")
@@ -45,6 +45,5 @@ def apply(spec: Module, wide: Tensors, tokens_STB: Tensor, first: int) -> Tensor
     return logits_SBAV.permute(3, 0, 2, 1)
 
 
-def kernel(spec: Module) -> Kernel | None:
-    """Return the mark of a kernel that is made of the module's tape, where that is faster than torch."""
-    return BY_TAPE
+def kernel(spec: Module) -> MakeKernel:
+    return by_tape

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad
 
 from model.doors import first_line
-from model.families.module.loading import (
+from own_modules.loading import (
     MOST_PARAMS,
     Wrong,
     build,
@@ -26,8 +26,8 @@ from model.families.module.loading import (
 )
 
 if TYPE_CHECKING:
-    from model.families.module.spec import Module
     from model.spec import Parts
+    from own_modules.spec import Module
 
 CLOSE = 1e-3
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from trainer.engine.modules.graph import NO_TABLE, RowGraph
+from own_modules.tapes.graph import NO_TABLE, RowGraph
 from trainer.engine.tape_graph import Graph, Traced
 from trainer.engine.tape_operations import entrywise, inner, named
 

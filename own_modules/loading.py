@@ -13,7 +13,6 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
-from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
 from types import ModuleType
@@ -23,13 +22,13 @@ import torch
 from torch import Tensor, nn
 
 from model.doors import first_line
-from model.families.module.spec import LARGEST_CODE
 from model.files import read_limited
 from model.layout import Shapes
 from model.spec import Parts
+from model.trust import LARGEST_CODE, digest_of
 
 if TYPE_CHECKING:
-    from model.families.module.spec import Module
+    from own_modules.spec import Module
 
 INDUCTOR = "TORCHINDUCTOR_CACHE_DIR"
 
@@ -73,7 +72,7 @@ def installed_digest(where: str) -> str:
         raise ValueError(f"{where}: no module {place!r} is installed here") from None
     except Wrong as error:
         raise ValueError(f"{where}: cannot be imported: {first_line(error)}") from None
-    return sha256(source.encode()).hexdigest()
+    return digest_of(source)
 
 
 @lru_cache(64)

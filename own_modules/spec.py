@@ -9,35 +9,26 @@ its file. A spec that is made of a text runs it, so a text that this user has no
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from hashlib import sha256
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from model.fields import check, did_you_mean, option
 from model.layout import Shapes
-from model.spec import MAKERS, FamilyModule, Fold, Parts, Spec
-from model.tasks import in_columns
+from model.spec import FamilyModule, Fold, Parts, Spec
+from model.tasks import ADDITION, in_columns, make_task
+from model.trust import Untrusted, digest_of, is_file, let_run, may_run
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from model.ops import Tensors
 
-LARGEST_CODE = 1 << 18
-"""Bytes of a file: it is kept with every record."""
 LONGEST_PLACE = 200
 """Characters of a module's name, which every record and message has."""
 ARG = "args."
 """What the name of an argument begins with where those of fields stand too."""
-NAMED: set[str] = set()
-"""Digests of the files that a call of `load_module` has named in this process."""
-LETS_RUN: list[Callable[[str], bool]] = [NAMED.__contains__]
-"""Say of a text's digest whether this user lets it run; trainer/files/trusted.py adds one that remembers."""
-
-
-class Untrusted(ValueError):
-    """A text that would be run, and that nobody here has let run."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,10 +36,13 @@ class Module(Spec, listed=False):
     family: ClassVar[str] = "module"
     about: ClassVar[str] = "an nn.Module of your own file or package"
     roles: ClassVar[dict[str, str]] = {}
+    operands: ClassVar[tuple[int, ...]] = (0, 1, 2, 3)
+    runs_code: ClassVar[bool] = True
 
     _loading = FamilyModule("loading")
     _checks = FamilyModule("checks")
     _ways = FamilyModule("ways")
+    _recorded = FamilyModule("recorded")
 
     module: str = option("", "FILE.py:Class, or package.module:Class of an installed package")
     args: tuple[tuple[str, Any], ...] = option((), "the class's arguments, by name")
@@ -109,7 +103,7 @@ class Module(Spec, listed=False):
 
     def places(self) -> set[str]:
         installed = set() if self.code else {self.module.partition(":")[0]}
-        return super().places() | installed
+        return {type(self.task).__module__} | installed
 
     def files(self, theta_P: Tensor) -> dict[str, bytes]:
         """Return what torch alone loads: the module's state, and its file."""
@@ -136,6 +130,41 @@ class Module(Spec, listed=False):
         is_alike: bool = self._ways.answers_as(self, theta_SP, other, other_SR)
         return is_alike
 
+    @classmethod
+    def from_values(
+        cls, module: Any = None, args: Any = None, code: Any = "", digest: Any = "", task: Any = None, **more: Any
+    ) -> Spec:
+        """Return a module of plain values, as `as_dict` has them, and arguments as `args.NAME`.
+
+        No file is read: `code` is the text of one, and is empty for an installed package.
+        Raises ValueError for what is none, and Untrusted for a text that this user has not let run.
+        """
+        arguments = dict(_mapping(args))
+        for name, value in more.items():
+            if not name.startswith(ARG):
+                known = ("module", "args", "task", *(f"{ARG}{n}" for n in arguments))
+                raise ValueError(f"unknown field {name!r:.80} of a module; {did_you_mean(name, known)}")
+            arguments[name.removeprefix(ARG)] = value
+        where, text = place_of(module), code
+        if not isinstance(text, str) or not isinstance(digest, str):
+            raise ValueError(f"code must be a text, got {text!r:.80}")
+
+        # Before anything of it runs: a record's text may be a stranger's. What is installed the user has chosen.
+        if is_file(where):
+            if not text:
+                raise ValueError(f"{where} comes without its text: load_module reads a file of your own")
+            own = digest_of(text)
+            if not may_run(own):
+                raise Untrusted(f"{where} is code (SHA-256 {own[:12]}) that has not run here: --trust runs it")
+        else:
+            own, text = Module._loading.installed_digest(where), ""
+
+        if digest not in ("", own):
+            raise ValueError(f"{where} has changed: recorded with SHA-256 {digest:.12}, here it is {own[:12]}")
+        asked = ADDITION if task is None else make_task(task)
+        spec = cls(module=where, code=text, digest=own, task=asked)
+        return dataclasses.replace(spec, args=_checked_arguments(spec, arguments))
+
     def as_dict(self) -> dict[str, Any]:
         """Return plain values: the arguments as a mapping, the file's text among them."""
         return {**super().as_dict(), "args": {name: _lists(value) for name, value in self.args}}
@@ -145,6 +174,15 @@ class Module(Spec, listed=False):
         values = {k: v for k, v in super().shown().items() if k not in ("args", "code")}
         arguments = {f"{ARG}{name}": _lists(value) for name, value in self.args}
         return {**values, "digest": self.digest[:12], **arguments}
+
+    def record_columns(self) -> dict[str, str]:
+        return {"constraints": json.dumps(self.off_values)}
+
+    @classmethod
+    def from_record(cls, values: dict[str, Any], params: int) -> Spec:
+        off = json.loads(values.pop("constraints", None) or "{}")
+        recorded: Spec = Module._recorded.recorded_module(values, off, params)
+        return recorded
 
     # ---- arguments are constraints where the class says so
 
@@ -188,50 +226,8 @@ def load_module(where: str, args: Mapping[str, Any] | None = None, task: Any = N
         spec = load_module("net.py:Net", task={"name": "modular", "modulus": 97})
     """
     text = Module._loading.read_file(where) if is_file(where) else ""
-    NAMED.add(sha256(text.encode()).hexdigest())
-    return module(where, args, text, task=task)
-
-
-def module(
-    module: Any = None, args: Any = None, code: Any = "", digest: Any = "", task: Any = None, **more: Any
-) -> Spec:
-    """Make a spec of a module from plain values, as `as_dict` has them, and arguments as `args.NAME`.
-
-    No file is read: `code` is the text of one, and is empty for an installed package.
-    Raises ValueError for what is none, and Untrusted for a text that this user has not let run.
-    """
-    from model.tasks import ADDITION, make_task
-
-    arguments = dict(_mapping(args))
-    for name, value in more.items():
-        if not name.startswith(ARG):
-            known = ("module", "args", "task", *(f"{ARG}{n}" for n in arguments))
-            raise ValueError(f"unknown field {name!r:.80} of a module; {did_you_mean(name, known)}")
-        arguments[name.removeprefix(ARG)] = value
-    where, text = place_of(module), code
-    if not isinstance(text, str) or not isinstance(digest, str):
-        raise ValueError(f"code must be a text, got {text!r:.80}")
-
-    # Before anything of it runs: a record's text may be a stranger's. What is installed the user has chosen.
-    if is_file(where):
-        if not text:
-            raise ValueError(f"{where} comes without its text: load_module reads a file of your own")
-        own = sha256(text.encode()).hexdigest()
-        if not any(lets(own) for lets in LETS_RUN):
-            raise Untrusted(f"{where} is code (SHA-256 {own[:12]}) that has not run here: --trust runs it")
-    else:
-        own, text = Module._loading.installed_digest(where), ""
-
-    if digest not in ("", own):
-        raise ValueError(f"{where} has changed: recorded with SHA-256 {digest:.12}, here it is {own[:12]}")
-    asked = ADDITION if task is None else make_task(task)
-    spec = Module(module=where, code=text, digest=own, task=asked)
-    return dataclasses.replace(spec, args=_checked_arguments(spec, arguments))
-
-
-def is_file(where: str) -> bool:
-    """True if a module's name is that of a file."""
-    return where.partition(":")[0].endswith(".py")
+    let_run(text)
+    return Module.from_values(where, args, text, task=task)
 
 
 def place_of(where: Any) -> str:
@@ -285,6 +281,3 @@ def _tuples(value: Any) -> Any:
 
 def _lists(value: Any) -> Any:
     return list(map(_lists, value)) if isinstance(value, tuple) else value
-
-
-MAKERS[Module.family] = module

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from model.spec import Kernel, Spec
+from model.spec import Choice, Kernel, Spec
+from own_modules.tapes.graph import Program
+from own_modules.tapes.recording import record
 from trainer.data.problems import selection
 from trainer.engine.build import denormals, library
-from trainer.engine.modules.graph import Program
-from trainer.engine.modules.recording import record
+from trainer.engine.native import constant_fold
 from trainer.engine.structures import LANES, Measures, Seen
-from trainer.engine.tape_graph import Work
 from trainer.files import durable
 from trainer.files.installed import cache_folder, missing_for_compilation
 
@@ -35,31 +34,23 @@ APART = 1e-3
 """How far logits of tape and torch may be apart, as a share of the largest: some thousand roundings."""
 
 
-@dataclass(frozen=True)
-class Choice:
-    """A kernel, or None for torch, and what trains the net, in a line for users: by torch, why."""
-
-    kernel: Kernel | None
-    why: str
-
-
-def choose(spec: Spec, work: Work) -> Choice:
+def by_tape(spec: Spec) -> Choice:
     """Return the kernel that is made of a spec's tape, where that trains faster than torch and answers as torch does.
 
-    work: as `record` takes it. Raise BuildError; ValueError where the cache cannot be trusted.
+    Raise BuildError; ValueError where the cache cannot be trusted.
     """
-    return _choose(spec, work, denormals())
+    return _choose(spec, denormals())
 
 
 # By the fate of denormals too: constants on a tape are the engine's results, and `rerun` may ask for either.
 @lru_cache(64)
-def _choose(spec: Spec, work: Work, denormals: str) -> Choice:
+def _choose(spec: Spec, denormals: str) -> Choice:
     # By its sizes first: recording works entry by entry, in Python.
     too_large = _excess((spec.logits, MOST_TOKENS, "logits"), (spec.params, MOST_NUMBERS, "numbers"))
     if too_large:
         return Choice(None, too_large)
     try:
-        program = record(spec, work)
+        program = record(spec, constant_fold)
         rare = spec.params if program.products < spec.params else 0
         too_large = _excess(
             (program.registers, MOST_REGISTERS, "intermediate results"),

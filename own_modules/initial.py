@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from model.families.module.loading import build
+from own_modules.loading import build
 
 if TYPE_CHECKING:
-    from model.families.module.spec import Module
+    from own_modules.spec import Module
 
 
 def initial(spec: Module, seed: int) -> Tensor:

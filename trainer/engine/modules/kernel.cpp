@@ -1,4 +1,0 @@
-// The kernel of a net that was recorded (trainer/engine/modules): its tape, "recording.h", is compiled into it. Macros: ANSWERS,
-// VOCABULARY, PROMPT_TOKENS and COUNTED, as model/cpp/kernel.h reads them.
-#include "recorded.h"
-#include "kernel_library.h"
