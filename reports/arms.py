@@ -11,6 +11,7 @@ from model.families.module.recorded import recorded_module
 from model.families.module.spec import Module
 from model.spec import FAMILIES
 from model.tied import Tied
+from search.analysis.frames import OFF_VALUES, SCALE
 from search.errors import UserError
 from search.stats.counting import COUNTED, ENDED_BY_RULES, GrokRate, missed
 from search.stats.intervals import Interval
@@ -23,12 +24,8 @@ COLUMNS = (
     "model.family",
 )  # fmt: skip
 """Columns that a frame of configurations must have."""
-OFF_VALUES = "model.constraints"
-"""The column that names the constraints of a module, with their values that mean "off", as JSON."""
 NO_STAGES = ("()", "[]", "None", "nan")
 """How frames and files say that a recipe has none."""
-SCALE = "scale"
-"""The column that names the scale of which a configuration is the base."""
 Row = Mapping[str, Any]
 SeedRows = dict[Seed, SeedRecord]
 
