@@ -34,6 +34,7 @@ COPY pyproject.toml setup.cfg README.md LICENSE adder_search.py ./
 COPY model model/
 COPY trainer trainer/
 COPY search search/
+COPY reports reports/
 COPY tracking tracking/
 COPY own_modules own_modules/
 COPY adders adders/

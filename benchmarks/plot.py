@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from search.analysis.plots import COLOURS
+from reports.plots import COLOURS
 
 NEEDED = ("rung", "device", "processes", "threads", "batch", "rows")
 

@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from compress.candidates import DatabaseCandidates, TieCandidate, front, lineages, smallest
+from reports.plots import COLOURS, GREY, INK, WIDEST, new_figure, png, quiet
 from search.analysis.lineage import tree
-from search.analysis.plots import COLOURS, GREY, INK, WIDEST, new_figure, png, quiet
 from search.store.study_records import StudyRecords
 from tracking.projection import write_seed
 from tracking.tracker import Tracker

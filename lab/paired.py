@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from scipy.stats import fisher_exact
 
-from search.stats.intervals import EXACT_PAIRS, GRID, Interval, Paired, chance_beyond_limit, crossing
+from reports.ratios import EXACT_PAIRS, GRID, Paired, chance_beyond_limit
+from search.stats.intervals import Interval, crossing
 
 STEP, STEPS = 1e-3, 32  # spacing and number of the differences searched beyond the end for another crossing
 

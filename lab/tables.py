@@ -11,9 +11,9 @@ import pandas as pd
 
 from lab.paired import paired_interval
 from lab.plans import LAB, load_plan
+from reports.ratios import mcnemar
 from search.analysis.frames import seeds_of
 from search.stats.counting import COUNTED, GrokRate, PooledRate
-from search.stats.intervals import mcnemar
 from search.study.trial import Configuration
 from trainer.stopping import RULES
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from model.verdict import VERDICT_FILE
+from reports.markup import escape
 from search.errors import UserError
-from search.markup import escape
 from search.run.verification import seeds_to_decode, verify_seed
 from search.stats.counting import WORDS, Counts, PooledRate, group_by, rank, state_of
 from search.stats.metrics import MAY_BE_ZERO, count_checks, final_metrics
@@ -364,7 +364,7 @@ def _write_proof(tracker: Tracker, parent: ShownRun, row: SeedRecord) -> None:
 def _write_picture(
     records: StudyRecords, tracker: Tracker, configuration: Configuration, final: Sequence[SeedRecord]
 ) -> None:
-    from search.analysis.plots import curves_figure, png  # matplotlib takes longer to load than the rest
+    from reports.plots import curves_figure, png  # matplotlib takes longer to load than the rest
 
     rows = select_drawn(final)
     curves = curve_table(configuration, [seed.result for seed in records.seeds(rows)])
@@ -437,8 +437,8 @@ def _draw(
 ) -> None:
     import pandas as pd
 
+    from reports.report import pictures
     from search.analysis.frames import curves_frame, seed_rows
-    from search.analysis.report import pictures
 
     frames = pd.DataFrame(configurations), pd.DataFrame(seed_rows(records, seeds))
     pictures(tracker.study, *frames, curves_frame(records, select_drawn), folder)
@@ -446,8 +446,8 @@ def _draw(
 
 def _tabulate(tracker: Tracker, configurations: Sequence[Counts], seeds: Sequence[SeedRecord], folder: Path) -> None:
     """Write the table, and its numbers to the runs of its arms."""
-    from search.analysis.table import constraint_table
-    from search.analysis.table_text import write_table
+    from reports.table import constraint_table
+    from reports.table_text import write_table
 
     try:
         table = constraint_table(configurations, seeds=seeds)

@@ -21,8 +21,8 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from reports.markup import policy, sources
 from search.errors import Failure
-from search.markup import policy, sources
 from search.store.home import Home
 
 ADDRESS = "127.0.0.1"

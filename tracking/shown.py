@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from model import Spec
 from model.spec import choices
-from search.markup import escape
+from reports.markup import escape
 from search.stats.counting import Counts
 from search.stats.metrics import METRICS
 from search.store.home import pull_command

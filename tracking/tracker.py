@@ -18,7 +18,7 @@ from mlflow.entities import Metric, Param, Run, RunInfo, RunTag
 from mlflow.environment_variables import MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING
 from mlflow.exceptions import MlflowException
 
-from search.markup import escape
+from reports.markup import escape
 from search.store.home import IDENTIFIER, Home
 from search.store.lease import Superseded
 from search.study.schema import Study, is_name

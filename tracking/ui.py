@@ -99,10 +99,12 @@ def _proxy_address(text: str) -> str:
 
 def _serve(home: Home, port: int, token: str | None, has_browser: bool, behind: str) -> None:
     """Serve the MLflow UI until Ctrl-C. token: what a browser has to know; None: nothing. behind: a proxy's address."""
+    from tracking.doors import pages
     from tracking.server import ADDRESS, listening, serve
     from tracking.store import connect
 
     uri, link = home.tracking_uri, home.path / LINK
+    templates = [page() for page in pages()]
     with listening(port) as listener:
         start = f"{behind or f'http://{ADDRESS}:{port}'}/"
         entrance = f"{start}?token={token}" if token else start
@@ -115,7 +117,7 @@ def _serve(home: Home, port: int, token: str | None, has_browser: bool, behind: 
             write_link(link, entrance + page.removeprefix(start))
             open_page(link.as_uri())
         try:
-            serve(listener, home, uri, token, lambda: link.unlink(missing_ok=True), _own_pages(), behind)
+            serve(listener, home, uri, token, lambda: link.unlink(missing_ok=True), templates, behind)
         finally:
             link.unlink(missing_ok=True)
 
@@ -135,14 +137,6 @@ def show_studies(client: MlflowClient, start: str) -> str | None:
         for view, address in views.items():
             click.echo(f"    {view:6} {address}")
     return next(iter(pages[0].values())) if pages else None
-
-
-def _own_pages() -> list[str]:
-    """Return the templates of pages that are among the artifacts, with their scripts."""
-    from search.analysis.report import TEMPLATE as REPORT
-    from tracking.doors import pages
-
-    return [*(page() for page in pages()), REPORT.read_text("utf-8")]
 
 
 def write_link(path: Path, page: str) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reports.markup import escape
 from search.cli.options import (
     PATH,
     home_option,
@@ -19,7 +20,6 @@ from search.cli.options import (
     writing,
 )
 from search.errors import UserError, reraise_as
-from search.markup import escape
 from search.study.ancestors import Step, ancestors_of
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reports.markup import escape
 from search.cli.options import PATH, home_option, json_option, load_checkpoint, show
-from search.markup import escape
 
 if TYPE_CHECKING:
     from search.store.home import Home

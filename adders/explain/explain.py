@@ -10,8 +10,7 @@ from typing import Any
 from adders.explain.net import program
 from adders.proof.file import decide_soon
 from model import preset_name
-from search.analysis import STYLE
-from search.markup import guarded
+from reports.markup import STYLE, guarded
 from search.plugins import part
 from search.store.verdicts import SOON_S
 from trainer.checkpoints.checkpoint import Checkpoint

@@ -6,8 +6,8 @@ from typing import Any
 from adders.registry.models import BEST, Facts, adderboard_dataset, log_model, register
 from model import Verification
 from model.tasks import ADDITION
+from reports.markup import escape
 from search.analysis.pareto import best_of
-from search.markup import escape
 from search.stats.counting import group_by, rank
 from search.stats.record import SeedRecord
 from search.store.recorded_seed import RecordedSeed

@@ -21,7 +21,7 @@ from luck import LEFT, ODD, STATES, load, states, transitions
 from luck_pictures import along_steps, stack
 
 from model import preset
-from search.analysis.plots import COLOURS, GREY, new_figure, png
+from reports.plots import COLOURS, GREY, new_figure, png
 
 STEPS = (1_000, 3_000, 5_000, 12_000, 20_000)
 PANELS = {"odd": (-0.03, 1.03), "switches": (-0.03, 1.03), "stride": (-0.05, 0.75)}

@@ -10,7 +10,7 @@ import torch
 
 from model import Spec
 from model.families.split_subspace.probes import values
-from search.analysis.plots import COLOURS, GREY, in_thousands, new_figure, png, quiet
+from reports.plots import COLOURS, GREY, in_thousands, new_figure, png, quiet
 
 NAMES = ("even", "between", "odd, on the plateau", "odd, off the plateau", "in the basin", "grokked")
 SHADES = ("#d9dde2", "#b9bec5", "#f0c98c", "#8fb3dc", COLOURS[0], COLOURS[2])

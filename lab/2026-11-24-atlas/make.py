@@ -6,7 +6,7 @@ import pandas as pd
 
 from lab.interactions.model import Interactions, interactions, lattices
 from lab.tables import markdown
-from search.stats.intervals import discoveries
+from reports.ratios import discoveries
 from search.stats.record import SeedRecord
 
 HERE = Path(__file__).parent

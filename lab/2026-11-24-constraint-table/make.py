@@ -1,7 +1,7 @@
 """What makes 170p grok: recipes that lack one thing, on the same seeds."""
 
 from lab.tables import markdown, read
-from search.stats.intervals import mcnemar
+from reports.ratios import mcnemar
 
 BASE = "three, longer"
 ARMS = {

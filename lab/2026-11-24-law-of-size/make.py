@@ -15,8 +15,8 @@ from scipy.special import log_expit, xlogy
 from scipy.stats import chi2
 
 from lab.tables import BLUE, GREY, markdown, rate_of, read, vectors, with_interval
+from reports.plots import new_figure, quiet
 from search.analysis.frames import RecordSet
-from search.analysis.plots import new_figure, quiet
 from search.stats.counting import GrokRate
 
 FOLDER = Path(__file__).parent

@@ -9,8 +9,8 @@ import pandas as pd
 from scipy.stats import permutation_test
 
 from lab.tables import count, markdown, of_vectors, rate, read, with_interval
+from reports.table import constraint_table
 from search.analysis.frames import RecordSet
-from search.analysis.table import constraint_table
 
 SIZES = {
     "122p": "none",

@@ -6,7 +6,7 @@ import pandas as pd
 
 from lab.tables import BLUE, GREY, GROKKED, beside, markdown, rate, read, rows_of, with_interval
 from lab.tables import vectors as vectors_of
-from search.analysis.plots import new_figure, quiet
+from reports.plots import new_figure, quiet
 from search.stats.counting import GrokRate
 
 HERE = Path(__file__).parent

@@ -16,7 +16,7 @@ from scipy.optimize import minimize
 
 import search
 from lab.tables import BLUE, GREY, GROKKED, markdown, read
-from search.analysis.plots import new_figure, quiet
+from reports.plots import new_figure, quiet
 from search.stats.counting import GrokRate
 
 HERE = Path(__file__).parent

@@ -23,7 +23,7 @@ import numpy as np
 
 import search
 from lab.tables import BLUE, GREY, markdown, read
-from search.analysis.plots import new_figure, quiet
+from reports.plots import new_figure, quiet
 from search.stats.counting import GrokRate
 
 HERE = Path(__file__).parent

@@ -10,7 +10,7 @@ import pandas as pd
 from scipy.optimize import minimize
 
 from lab.tables import BLUE, GREY, GROKKED, markdown, read, with_interval
-from search.analysis.plots import new_figure, quiet
+from reports.plots import new_figure, quiet
 from search.stats.counting import GrokRate
 
 HERE = Path(__file__).parent

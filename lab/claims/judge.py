@@ -11,8 +11,9 @@ from typing import Any
 from lab.claims.claim import OF_SEEDS, Claim, claims, seeds_of
 from lab.claims.trained import Trained
 from lab.paired import PairedArms
+from reports.ratios import discoveries
 from search.stats.counting import COUNTED, GrokRate, missed
-from search.stats.intervals import LEVEL, Interval, discoveries, exact_low, power
+from search.stats.intervals import LEVEL, Interval, exact_low, power
 from search.stats.record import SeedRecord
 from search.study.trial import Configuration
 from trainer import Outcome

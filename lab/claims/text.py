@@ -11,7 +11,7 @@ from typing import Any
 from lab.claims.claim import KINDS, OF_SEEDS, Claim
 from lab.claims.judge import Count, Judged, Verdict, believed
 from lab.claims.trained import MEASURES
-from search.analysis.table_text import markdown_table
+from reports.table_text import markdown_table
 from search.stats.intervals import LEVEL, Interval
 
 HEAD = (

@@ -14,10 +14,10 @@ from itertools import combinations, product
 from typing import TYPE_CHECKING, Any
 
 from model.fields import spelt
-from search.analysis.arms import Arm, read_arms
-from search.analysis.table import row_order
-from search.stats.intervals import discoveries
-from search.stats.logistic import Coefficient, fit
+from reports.arms import Arm, read_arms
+from reports.logistic import Coefficient, fit
+from reports.ratios import discoveries
+from reports.table import row_order
 from search.stats.record import SeedRecord
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from matplotlib.patches import Rectangle
 from lab.interactions.model import Effect, Interactions, Lattice
 from model import preset
 from model.fields import spelt
-from search.analysis.plots import COLOURS, GREY, INK, SOFT, WIDEST, in_percent, new_figure, quiet
-from search.analysis.table_figure import COLOURS as RATIOS
+from reports.plots import COLOURS, GREY, INK, SOFT, WIDEST, in_percent, new_figure, quiet
+from reports.table_figure import COLOURS as RATIOS
 
 PATHS = {
     "the 57p paper's path": (("170p", "133p", "100p", "90p", "80p", "67p", "57p"), COLOURS[0]),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lab.interactions.model import NOT_ESTIMABLE, OPEN, Effect, Interactions, some
-from search.analysis.table_text import FINISHING, MISSING, bullets, markdown_table, rows_text
-from search.stats.logistic import Coefficient
+from reports.logistic import Coefficient
+from reports.table_text import FINISHING, MISSING, bullets, markdown_table, rows_text
 
 BEYOND = "odds × beyond both (95 %)"
 NOTES = (

@@ -99,7 +99,7 @@ def train(study: Study, out: Path, only: list[int], slots: int, count: int) -> N
 
 
 def configuration_row(study: str, configuration: Configuration, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return a configuration's row as search/analysis/table.py reads it, from the rows of its seeds."""
+    """Return a configuration's row as reports/table.py reads it, from the rows of its seeds."""
     count = {name: sum(r["outcome"] == name for r in rows) for name in COUNTED}
     steps = [r["grok_step"] for r in rows if r["outcome"] == "grokked"]
     decoded = [r["correct"] for r in rows if not math.isnan(r["correct"])]

@@ -17,7 +17,7 @@ from itertools import product
 import numpy as np
 
 from lab.scripts.rate_coverage import outcomes, rows_of
-from search.analysis.flags import _against
+from reports.flags import _against
 
 MEANS = (0.05, 0.2, 0.5)
 EACH = (4, 12)

@@ -21,7 +21,7 @@ from scipy.stats import norm
 
 from lab.interactions.model import Lattice, interactions
 from model.fields import spelt
-from search.analysis.arms import Arm
+from reports.arms import Arm
 from search.study.file import load_study
 from trainer import Recipe
 

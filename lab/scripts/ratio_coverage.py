@@ -17,7 +17,8 @@ from math import lgamma
 
 import numpy as np
 
-from search.stats.intervals import LEVEL, Z_95, _ratio_score, _shares_of_ratio
+from reports.ratios import Z_95, _ratio_score, _shares_of_ratio
+from search.stats.intervals import LEVEL
 
 RATES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.41, 0.52, 0.62, 0.75, 0.9)
 CORRELATIONS = (0.0, 0.2, 0.5)

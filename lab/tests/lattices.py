@@ -6,7 +6,7 @@ from scipy.stats import norm
 
 from model.fields import spelt
 from search.stats.record import SeedRecord
-from tests.unit.test_table import arm
+from tests.reports.test_table import arm
 
 
 def rates(study, mean, effects):

@@ -5,8 +5,8 @@ import csv
 import pandas as pd
 
 from lab.scripts import arms
+from reports.table import constraint_table
 from search.analysis.frames import RecordSet
-from search.analysis.table import constraint_table
 from search.study.file import load_study
 
 STUDY = """

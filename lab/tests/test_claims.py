@@ -13,11 +13,11 @@ from lab.claims.text import WIDTH
 from lab.commands import LAB
 from lab.commands import claims as command
 from lab.plans import load_plan
+from reports.ratios import discoveries
+from reports.table_text import table_of
+from reports.verdicts import Answer, Effect
 from search.analysis.frames import RecordSet, shipped_records
-from search.analysis.table_text import table_of
-from search.analysis.verdicts import Answer, Effect
 from search.errors import UserError
-from search.stats.intervals import discoveries
 from search.study.trial import Configuration
 
 HOLDS, FAILS, OPEN = Verdict.HOLDS, Verdict.FAILS, Verdict.OPEN

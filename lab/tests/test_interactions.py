@@ -15,7 +15,7 @@ from scipy.special import expit, xlogy
 from lab.interactions.model import interactions, lattices, some
 from lab.interactions.text import sentences
 from lab.tests.lattices import outcomes, rates, recorded
-from search.stats.logistic import fit
+from reports.logistic import fit
 from search.study.file import load_study, parse_study
 from tests.commands import call, done
 

@@ -1,6 +1,1 @@
-"""Questions asked of the records: data frames, tables, the Pareto front, reports and pictures."""
-
-from pathlib import Path
-
-STYLE = Path(__file__).with_name("templates") / "base.css"
-"""The style of every page, those of plug-ins too."""
+"""Questions asked of the records: data frames, files of records, the Pareto front, lineages."""

@@ -16,7 +16,6 @@ from model import preset_name
 from model.fields import did_you_mean
 from model.files import read_limited
 from model.tasks import ADDITION
-from search.analysis.arms import SCALE
 from search.errors import UserError, reraise_as
 from search.stats.counting import Until, group_by, rank
 from search.stats.metrics import OF_COLUMNS, OF_CONFIRMATION, OF_SEARCH, count_checks, final_metrics
@@ -53,6 +52,8 @@ COLUMNS = {
     "curves": ("study", "configuration", "init_seed", "data_seed", "step", *MEASURES),
 }
 """Columns of a frame without rows, by its kind."""
+SCALE = "scale"
+"""The column that names the scale of which a configuration is the base."""
 FILES = {".parquet": "Parquet", ".csv": "CSV"}
 """Files of records that are read, by suffix."""
 MOST_BYTES = 50_000_000

@@ -24,8 +24,6 @@ GROUPS = {
     },
     "Evidence": {
         "best": ("evidence", "Show the Pareto front: fewest parameters, highest grok rate."),
-        "table": ("evidence", "Show which constraint works at which scale."),
-        "report": ("evidence", "Write a page about a study."),
         "records": ("evidence", "Write a study's records to a file."),
     },
     "Checkpoints": {

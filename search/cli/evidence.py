@@ -1,4 +1,4 @@
-"""`adder-search best`, `table`, `report` and `records`: questions to the records."""
+"""`adder-search best` and `records`: questions to the records."""
 
 from __future__ import annotations
 
@@ -16,24 +16,18 @@ from search.cli.options import (
     check_file,
     home_option,
     json_option,
-    progress_bar,
     show,
     target_option,
     write_file,
-    write_text,
 )
 from search.errors import UserError
-from search.plugins import part
 from search.stats.record import COLUMNS
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.figure import Figure
 
-    from search.analysis.frames import RecordSet
     from search.store.home import Home
 
-FORMATS, PICTURES = ("md", "csv", "json"), (".svg", ".png")
 ROW_KINDS = ("configurations", "seeds", "curves")
 
 
@@ -104,138 +98,6 @@ def _nothing(study: str | None, max_params: int | None) -> str:
     of = f" of study {study}" if study else ""
     limit = f" with {max_params:,} parameters or fewer" if max_params else ""
     return f"no configuration{of}{limit} has a grokked seed yet"
-
-
-@click.command()
-@click.argument("studies", type=STUDY, nargs=-1, metavar="[STUDY ...]")
-@click.option("--format", "style", type=click.Choice(FORMATS), default="md", show_default=True)
-@click.option("--paper", is_flag=True, help="Show all of the published table, and its verdicts (57p paper, 4.3).")
-@click.option("--shipped", is_flag=True, help="Read the records that come with the package.")
-@click.option(
-    "--ui", default="http://127.0.0.1:5000", show_default=True,
-    help="Where links lead in md: adder-search ui. Empty: no links.",
-)  # fmt: skip
-@click.option("--interactions", is_flag=True, help="Show which pairs of constraints are more than their sum.")
-@target_option("File to write, instead of printing; .svg or .png: a picture.")
-@home_option
-def table(
-    studies: tuple[str, ...],
-    style: str,
-    paper: bool,
-    shipped: bool,
-    ui: str,
-    interactions: bool,
-    target: Path | None,
-    home: Home,
-) -> None:
-    """Show which constraint works at which scale, from the records alone.
-
-    Where a study has no such pairs: its only flag, on against off, or each two flags against each other.
-
-    STUDY is a recorded study, or a .parquet or .csv file of configurations or seeds (adder-search records);
-    without any, all studies of the home are read, or with --shipped none.
-    """
-    from search.analysis.frames import RecordSet, shipped_records
-    from search.analysis.table import NoPartners
-    from search.analysis.table_text import table_of, write_table
-    from search.study.described import counted
-
-    shipped_too = shipped_records() if shipped else ()
-    records = RecordSet([*studies, *shipped_too], home.path)
-    if interactions:
-        _deliver(target, *part("interactions", "--interactions")(records, style))
-        return
-
-    try:
-        constraints = table_of(records.configurations(), paper, records.seeds())
-    except NoPartners:
-        if not _show_flags(records, style, target):
-            raise
-        return
-
-    # A picture needs matplotlib: it is imported when a picture is asked for.
-    def picture() -> Figure:
-        from search.analysis.table_figure import table_figure
-
-        return table_figure(constraints)
-
-    rows = counted(len(constraints.constraints), "constraint")
-    summary = f"{rows} at {counted(len(constraints.scales), 'scale')}"
-    _deliver(target, lambda: write_table(constraints, style, paper=paper, ui=ui), picture, summary)
-
-
-def _show_flags(records: RecordSet, style: str, target: Path | None) -> bool:
-    """Show flags, one on against off and two against each other. Return False if there are none."""
-    from search.analysis.flags import flag_grids, single_flags, write_flags
-    from search.study.described import counted
-
-    configurations, seeds = records.configurations(), records.seeds()
-    singles = single_flags(configurations, seeds)
-    grids = flag_grids(configurations, seeds)
-    if not singles and not grids:
-        return False
-
-    def picture() -> Figure:
-        from search.analysis.flags_figure import flags_figure
-
-        return flags_figure(singles, grids)
-
-    found = {"flag": len(singles), "flag pair": len(grids)}
-    summary = ", ".join(counted(number, noun) for noun, number in found.items() if number)
-    _deliver(target, lambda: write_flags(singles, grids, style), picture, summary)
-    return True
-
-
-def _deliver(target: Path | None, text: Callable[[], str], picture: Callable[[], Figure] | None, summary: str) -> None:
-    """Print a text, or write it or a picture into a file.
-
-    target: the file, whose suffix says which; None to print. summary: what the file has, which is printed.
-    """
-    if target is None:
-        click.echo(text(), nl=False)
-        return
-
-    suffix = target.suffix.lower()
-    if picture and suffix in PICTURES:
-        from search.analysis.plots import image_of
-
-        content = image_of(picture(), suffix)
-        write_file(target, lambda path: path.write_bytes(content))
-    else:
-        write_text(target, text())
-    click.echo(f"{target}: {summary}")
-
-
-@click.command()
-@click.argument("study", type=STUDY)
-@target_option("File to write [STUDY.html].")
-@home_option
-def report(study: str, target: Path | None, home: Home) -> None:
-    """Write a page about a STUDY: what was asked, what was found, its pictures and configurations."""
-    from search.analysis.frames import configurations_frame, curves_frame, seeds_frame
-    from search.analysis.lineage import tree
-    from search.analysis.report import report as page
-    from search.store.study_records import open_records
-    from search.study.described import counted
-    from search.study.kind import kinds, proposed_lineages
-
-    target = target or Path(f"{study}.html")
-    check_file(target)  # before all is read for nothing
-    recorded = open_records(home, study)
-    configurations, seeds = configurations_frame(recorded), seeds_frame(recorded)
-    if seeds.empty:
-        raise UserError(f"study {study!r} has no finished seed yet")
-
-    with progress_bar(f"reading the curves of {len(seeds):,} seeds") as say:
-        curves = curves_frame(recorded)
-        pictures: dict[str, Figure] = {}
-        for kind in kinds():
-            pictures |= kind.pictures(recorded)
-        lineage = tree(proposed_lineages(recorded) or [])
-        text = page(recorded.get_recorded_study(), configurations, seeds, curves, pictures, lineage, say)
-
-    write_text(target, text)
-    click.echo(f"{target}: {counted(len(configurations), 'configuration')}, {counted(len(seeds), 'seed')}")
 
 
 def _columns() -> str:

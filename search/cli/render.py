@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from model.tasks import ADDITION
 from search.errors import printable
-from search.plugins import rules
+from search.plugins import COMMANDS, added, rules
 from search.run.snapshot import describe, snapshot_of
 from search.stats.counting import (
     INTERRUPTED,
@@ -63,11 +63,18 @@ def summary(study: Study, name: str, records: StudyRecords, ended: Ended) -> str
             folder = _unused(f"{study.name}-best")
             lines.append(f"  adder-search pull {study.name} --best -o {folder}{flag}")
             lines.append(f"  adder-search verify {folder}{flag}")
-            if all(c.spec.adds for c in configurations.values()):  # of other tasks there is no submission
+            if _is_there("export") and all(c.spec.adds for c in configurations.values()):  # others are no submission
                 lines.append(f"  adder-search export {folder} -o {study.name}.py")
-        lines.append(f"  adder-search report {study.name} -o {study.name}.html{flag}")
-        lines.append(f"  {store}adder-search ui{flag}")
+        if _is_there("report"):
+            lines.append(f"  adder-search report {study.name} -o {study.name}.html{flag}")
+        if _is_there("ui"):
+            lines.append(f"  {store}adder-search ui{flag}")
     return "\n".join(lines)
+
+
+def _is_there(command: str) -> bool:
+    """True if a package that is installed adds a command."""
+    return command in added(COMMANDS)
 
 
 def _results(
@@ -177,7 +184,8 @@ def _rates(study: Study, rows: Sequence[SeedRecord], names: Mapping[str, str]) -
     width = max(map(len, shown.values()), default=0)
     lines = [head, *(f"  {name:{width}}  {rates[key]}" for key, name in shown.items())]
     if len(keys) < len(rates):
-        lines.append(f"  and {len(rates) - len(keys):,} more (adder-search report)")
+        where = " (adder-search report)" if _is_there("report") else ""
+        lines.append(f"  and {len(rates) - len(keys):,} more{where}")
     if not until:
         lines.append(f"  {PooledRate.of(searched)}")
     return lines + confirmed

@@ -11,11 +11,11 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.artifacts import load_dict
 
+from reports.ratios import ratio_interval
+from reports.table import constraint_table
 from search.analysis.frames import RecordSet, configuration_rows
 from search.analysis.pareto import rates_of
-from search.analysis.table import constraint_table
 from search.errors import Failure
-from search.stats.intervals import ratio_interval
 from search.stats.metrics import MAY_BE_ZERO
 from search.store.home import Home
 from tests.commands import done, fails_with_one

@@ -13,9 +13,11 @@ import pytest
 from tests import PLUGINS, ROOT
 from tests.commands import own_environment
 
-LEFT = "tracking"
-"""MLflow is how tests see what a driver has written. A study without it is tried apart."""
-DELETED = {folder for name in PLUGINS if name != LEFT for folder in (name, f"tests/{name}")}
+LEFT = "reports", "tracking"
+"""MLflow, and its pages, are how tests see what a driver has written. A study without them is tried apart."""
+DELETED = {folder for name in PLUGINS if name not in LEFT for folder in (name, f"tests/{name}")}
+BARE = "run smoke", "status smoke", "best", "records smoke -o rows.csv", "pull smoke -o best", "verify best"
+GONE = "table", "report", "ui", "sync", "export"
 SCRIPT = "#!{}\nfrom adder_search import main\n\nmain()\n"
 
 pytestmark = pytest.mark.full
@@ -38,10 +40,9 @@ def core(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="module")
-def python(core):
-    """The Python of an environment in which that copy is installed, with the dependencies of this one."""
-    folder = core.with_name("venv")
+def installed(core, left):
+    """The Python of an environment in which a copy is installed, with this one's dependencies. left: its plug-ins."""
+    folder = core.with_name(f"{core.name}-venv")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     (site,) = folder.glob("lib/python*/site-packages")
     # First the copy and what it declares, then the dependencies, whose own .pth files nobody reads.
@@ -50,13 +51,18 @@ def python(core):
         about = site / f"{name.replace('-', '_')}-0.1.0.dist-info"
         about.mkdir()
         (about / "METADATA").write_text(metadata.distribution(name).read_text("METADATA"))
-        points = [p for p in metadata.distribution(name).entry_points if p.module.startswith(f"{LEFT}.")]
+        points = [p for p in metadata.distribution(name).entry_points if p.module.partition(".")[0] in left]
         lines = [f"[{p.group}]\n{p.name} = {p.value}" for p in points]
         (about / "entry_points.txt").write_text("\n".join(lines))
     command = folder / "bin/adder-search"
     command.write_text(SCRIPT.format(folder / "bin/python"))
     command.chmod(0o755)
     return folder / "bin/python"
+
+
+@pytest.fixture(scope="module")
+def python(core):
+    return installed(core, LEFT)
 
 
 def run(python, folder, *words):
@@ -73,6 +79,19 @@ def test_plug_ins_are_nowhere(core, python, tmp_path):
     listed = run(python, tmp_path, "-m", "adder_search", "--help").stdout
     assert "  verify " in listed and not any(f"  {name} " in listed for name in ("prove", "compress", "forge"))
     assert Path(run(python, tmp_path, "-c", "import search; print(search.__file__)").stdout).is_relative_to(core)
+
+
+def test_a_study_runs_where_no_plug_in_is_left(core, tmp_path):
+    bare = tmp_path / "bare"
+    shutil.copytree(core, bare, ignore=lambda folder, names: LEFT if Path(folder) == core else ())
+    python = installed(bare, ())
+    for words in BARE:
+        said = run(python, tmp_path, "-m", "adder_search", *words.split())
+        assert said.returncode == (words == "verify best"), said.stdout  # nothing groks
+        assert not any(f"adder-search {name}" in said.stdout for name in GONE), "nobody is sent there"
+    for name in GONE:
+        said = run(python, tmp_path, "-m", "adder_search", name)
+        assert said.returncode == 2 and f"No such command '{name}'" in said.stdout
 
 
 def test_the_core_passes_its_tests(core, python):

@@ -120,7 +120,8 @@ print(json.dumps(said))
 @pytest.mark.parametrize(
     ("packages", "added"),
     [
-        (["lab"], ["claims", "thresholds", "forge", "table --shipped --interactions"]),
+        (["lab"], ["claims", "thresholds", "forge"]),
+        (["reports", "tracking"], ["table x", "report x", "ui", "sync"]),
         (["adders", "compress", "own_modules", "lab"], ["prove x", "import x -o y", "compress x -o y", "explain x"]),
     ],
 )
@@ -140,13 +141,11 @@ def test_commands_need_no_plug_in(packages, added, here):
         assert code != 0 and "Traceback" not in text and named in text
 
 
-@pytest.mark.parametrize(
-    "words", [*plugins.NOTEBOOK, "claims --shipped", "forge --help", "table --shipped --interactions"]
-)
+@pytest.mark.parametrize("words", [*plugins.NOTEBOOK, "claims --shipped", "forge --help"])
 def test_what_comes_with_the_notebook_says_how_to_add_it(words, monkeypatch):
     monkeypatch.setattr(plugins, "added", lambda group: {})
-    name = "--interactions" if "table" in words else words.split()[0]
-    assert fails_with_one(2, *words.split()) == f"{name} needs the research notebook: pip install -e ./lab"
+    needed = f"{words.split()[0]} needs the research notebook: pip install -e ./lab"
+    assert fails_with_one(2, *words.split()) == needed
 
 
 def test_the_notebook_adds_the_commands_that_are_said_to_need_it():

@@ -121,15 +121,3 @@ def test_a_file_without_rows_says_so(name):
     frame = pd.DataFrame(columns=["study", "configuration", "init_seed"])
     frame.to_csv(name, index=False) if name == "x.csv" else frame.to_parquet(name)
     assert refusal(name) == f"{name}: has no rows"
-
-
-@pytest.mark.parametrize("column", ["study", "configuration", "experiment_id", "run_id"])
-@pytest.mark.parametrize("text", ["![x](http://e/x.png)", "<img src=x>", "a\nb", "../../x", "x" * 200])
-def test_a_name_in_a_file_is_a_name(column, text):
-    """It is shown in tables of Markdown, and in their links."""
-    (shipped,) = [f for f in shipped_records() if f.endswith("/constraints-configurations.parquet")]
-    frame = pd.read_parquet(shipped)
-    frame.loc[frame["seeds"].idxmax(), column] = text
-    frame.to_parquet("x.parquet")
-    said = fails_with_one(2, "table", "x.parquet")
-    assert said.startswith("configuration '") and said.endswith("is no name") and said.isprintable()

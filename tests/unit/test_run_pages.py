@@ -8,7 +8,7 @@ import time
 import pytest
 from mlflow.artifacts import load_dict
 
-from search.markup import escape
+from reports.markup import escape
 from search.study.trial import Configuration
 from tests.homes import Recorder, drive, empty_home, quickly, study_of
 from tests.reference import client_of, runs_of

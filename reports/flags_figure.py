@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from search.analysis.flags import MOST_GRIDS, Flag, Grid, Rate, rate_text
-from search.analysis.plots import COLOURS, SOFT, in_percent, new_figure, quiet
+from reports.flags import MOST_GRIDS, Flag, Grid, Rate, rate_text
+from reports.plots import COLOURS, SOFT, in_percent, new_figure, quiet
 from search.study.described import shown
 
 Row = tuple[str, Rate | None, str]

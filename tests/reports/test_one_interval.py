@@ -5,7 +5,7 @@ import json
 import pandas as pd
 import pytest
 
-from search.analysis.arms import read_arms
+from reports.arms import read_arms
 from search.analysis.frames import configuration_rows, records, seeds_of
 from search.cli import render
 from search.stats.counting import GrokRate, few_digits
@@ -47,7 +47,7 @@ def home(tmp_path_factory):
 
 
 def test_text(home, tmp_path, monkeypatch):
-    monkeypatch.setattr("search.analysis.report.image_of", lambda figure, suffix: b"SVG")  # pictures take seconds
+    monkeypatch.setattr("reports.report.image_of", lambda figure, suffix: b"SVG")  # pictures take seconds
     page = tmp_path / "report.html"
     done("report", "sweep", "-o", page, "--home", home)
     run = "\n".join(render._rates(STUDY, records_of(home).list_seeds(), {}))

@@ -14,13 +14,10 @@ import yaml
 from jinja2 import Environment, StrictUndefined
 from matplotlib.figure import Figure
 
-from search import plugins
-from search.analysis import STYLE
-from search.analysis.fields import columns, fields_of, meaning, shown
-from search.analysis.flags import MOST_GRIDS, Flag, Grid, flag_grids, notes_on, notes_on_one, single_flags
-from search.analysis.frames import seeds_of
-from search.analysis.pareto import rates_of, standing
-from search.analysis.plots import (
+from reports.fields import columns, fields_of, meaning, shown
+from reports.flags import MOST_GRIDS, Flag, Grid, flag_grids, notes_on, notes_on_one, single_flags
+from reports.markup import STYLE, guarded
+from reports.plots import (
     SEED,
     curves_figure,
     front_figure,
@@ -29,7 +26,7 @@ from search.analysis.plots import (
     small_multiples,
     time_figure,
 )
-from search.analysis.plots_search import (
+from reports.plots_search import (
     MOST_AXES,
     SHUFFLES,
     Importances,
@@ -39,11 +36,13 @@ from search.analysis.plots_search import (
     probes_of,
     rate_against_fields,
 )
-from search.analysis.table import Table, constraint_table
-from search.analysis.table_figure import table_figure
-from search.analysis.table_text import details, notes
+from reports.table import Table, constraint_table
+from reports.table_figure import table_figure
+from reports.table_text import details, notes
+from search import plugins
+from search.analysis.frames import seeds_of
+from search.analysis.pareto import rates_of, standing
 from search.errors import UserError
-from search.markup import guarded
 from search.stats.counting import (
     COUNTED,
     FEWEST_SEEDS,
@@ -120,7 +119,7 @@ def report(
     # Names of studies and fields are strangers' text: all of it is escaped.
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"percent": percent, "counts": _counts, "ends": _ends}
-    template = environment.from_string(guarded(TEMPLATE.read_text("utf-8")))
+    template = environment.from_string(guarded(template_text()))
     text = template.render(
         page=page,
         images=images,
@@ -134,6 +133,11 @@ def report(
         single_notes=notes_on_one(page.single_flag),
     )
     return percentages_whole(text)
+
+
+def template_text() -> str:
+    """Return the page as it is before its data are in it."""
+    return TEMPLATE.read_text("utf-8")
 
 
 def percentages_whole(page: str) -> str:

@@ -19,8 +19,9 @@ from model import PRESETS, Spec, preset, preset_name
 from model.fields import did_you_mean, spelt
 from model.presets import is_preset
 from model.spec import FAMILIES
-from search.analysis.arms import Arm, read_arms
-from search.analysis.verdicts import (
+from reports.arms import Arm, read_arms
+from reports.ratios import Paired
+from reports.verdicts import (
     Agreement,
     Answer,
     Claim,
@@ -32,7 +33,7 @@ from search.analysis.verdicts import (
     trains,
 )
 from search.errors import UserError
-from search.stats.intervals import Interval, Paired
+from search.stats.intervals import Interval
 from search.stats.record import SeedRecord
 from search.study.described import counted
 from trainer import Recipe

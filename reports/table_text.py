@@ -9,10 +9,11 @@ from itertools import compress
 from math import inf
 from typing import Any
 
-from search.analysis.arms import Arm
-from search.analysis.table import Cell, Pair, Table, constraint_table
-from search.analysis.verdicts import RULE, SECTION, Agreement, Answer, Effect, published
-from search.stats.intervals import LEVEL, discoveries
+from reports.arms import Arm
+from reports.ratios import discoveries
+from reports.table import Cell, Pair, Table, constraint_table
+from reports.verdicts import RULE, SECTION, Agreement, Answer, Effect, published
+from search.stats.intervals import LEVEL
 from search.stats.record import SeedRecord
 from search.study.described import counted
 from trainer import Recipe

@@ -10,10 +10,10 @@ from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from search.analysis.plots import GRID, INK, SOFT, new_figure
-from search.analysis.table import Cell, Table
-from search.analysis.table_text import WORDS, agreements, count, discovered, interval, same_pairs, times
-from search.analysis.verdicts import Agreement
+from reports.plots import GRID, INK, SOFT, new_figure
+from reports.table import Cell, Table
+from reports.table_text import WORDS, agreements, count, discovered, interval, same_pairs, times
+from reports.verdicts import Agreement
 
 COLOURS = LinearSegmentedColormap.from_list("ratio", ["#d9822b", "#f3c99b", "#f4f4f2", "#a9c9ea", "#4a8fd1"])
 """Orange to blue, which all kinds of colour vision tell apart; dark ink is legible on all of it."""

@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from search.markup import SCRIPT, escape, guarded, sources
+from reports.markup import SCRIPT, escape, guarded, sources
 
 markdown = pytest.importorskip("markdown_it")
 HOSTILE = [

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from search.analysis.flags import Against, flag_grids, single_flags, write_flags
+from reports.flags import Against, flag_grids, single_flags, write_flags
+from reports.ratios import Paired
 from search.stats.counting import GrokRate
-from search.stats.intervals import Paired
 from tests.unit.test_counting import FAILED, GROKKED, rows
 
 

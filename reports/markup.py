@@ -1,9 +1,10 @@
-"""Strangers' words as plain text, and the policy of every page that is written or served."""
+"""Strangers' words as plain text, and the style and the policy of every page that is written or served."""
 
 import re
 from base64 import b64encode
 from collections.abc import Iterable
 from hashlib import sha256
+from pathlib import Path
 
 from search.errors import printable
 
@@ -15,6 +16,7 @@ SIGNS = re.compile(
 )
 """Characters with a meaning in Markdown, HTML, or a dialect of either. An apostrophe has one in attributes alone."""
 SCRIPT = re.compile("<script>(.*?)</script>", re.DOTALL)
+STYLE = Path(__file__).with_name("templates") / "base.css"
 HEAD = '<meta charset="utf-8">\n'
 
 

@@ -8,19 +8,19 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from search.analysis.fields import fields_of
-from search.analysis.flags import flag_grids, single_flags
-from search.analysis.flags_figure import flags_figure
+from reports.fields import fields_of
+from reports.flags import flag_grids, single_flags
+from reports.flags_figure import flags_figure
+from reports.plots import curves_figure, png, small_multiples, time_figure, time_to_grok
+from reports.plots_search import rate_against_fields
+from reports.ratios import Z_95
+from reports.table_figure import table_figure
 from search.analysis.frames import configuration_rows, seed_rows
-from search.analysis.plots import curves_figure, png, small_multiples, time_figure, time_to_grok
-from search.analysis.plots_search import rate_against_fields
-from search.analysis.table_figure import table_figure
-from search.stats.intervals import Z_95
 from search.study.schema import Study
 from search.study.trial import Configuration
+from tests.reports.test_flags import ADDITIVE, one_flag, seeds_of
+from tests.reports.test_table import arm, table_of, without
 from tests.unit.test_counting import rows
-from tests.unit.test_flags import ADDITIVE, one_flag, seeds_of
-from tests.unit.test_table import arm, table_of, without
 
 SPACE = {
     "recipe.lr": {"float": [0.001, 0.1], "log": True},

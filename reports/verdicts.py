@@ -82,7 +82,7 @@ class Claim:
 @cache
 def published() -> dict[tuple[str, str], Claim]:
     """Return the published cells by constraint and preset, in the paper's order."""
-    with files("search.analysis").joinpath("published.csv").open(encoding="utf-8") as file:
+    with files("reports").joinpath("published.csv").open(encoding="utf-8") as file:
         return {(r["constraint"], r["scale"]): Claim(r["words"], r["verdict"]) for r in csv.DictReader(file)}
 
 

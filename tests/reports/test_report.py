@@ -8,14 +8,14 @@ import re
 import pytest
 from matplotlib.colors import to_hex
 
-from search.analysis import report as report_module
-from search.analysis.fields import fields_of, shown
-from search.analysis.plots import COLOURS, GREY
-from search.analysis.plots_search import Importances, importance_figure
-from search.analysis.report import TEMPLATE, percentages_whole, report
-from search.markup import sources
+from reports import report as report_module
+from reports.fields import fields_of, shown
+from reports.markup import sources
+from reports.plots import COLOURS, GREY
+from reports.plots_search import Importances, importance_figure
+from reports.report import TEMPLATE, percentages_whole, report
 from search.study.trial import Configuration
-from tests.unit.test_plots import frames, one, searched, seed_row, study_of
+from tests.reports.test_plots import frames, one, searched, seed_row, study_of
 
 HOSTILE = "<script>alert(1)</script> & \"quotes\" 'and' {{ braces }}"
 
@@ -83,7 +83,7 @@ def test_search_and_confirmation_are_never_pooled():
 
 
 def test_it_needs_nothing_else(monkeypatch):
-    monkeypatch.setattr("search.analysis.plots_search.SHUFFLES", 5)  # of importances, which take seconds
+    monkeypatch.setattr("reports.plots_search.SHUFFLES", 5)  # of importances, which take seconds
     text = report(*searched(8))
     resources = re.findall(r"\b(?:src|href|srcset|action|data)\s*=\s*[\"']?([^\"'>\s]*)", text)
     assert text.count("data:image/svg+xml;base64,") == 4 <= len(resources) and cells_of(text)

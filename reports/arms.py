@@ -9,6 +9,7 @@ from typing import Any
 from model import Spec
 from model.spec import family_class
 from model.tied import Tied
+from search.analysis.frames import SCALE
 from search.errors import UserError
 from search.stats.counting import COUNTED, ENDED_BY_RULES, GrokRate, missed
 from search.stats.intervals import Interval
@@ -23,8 +24,6 @@ COLUMNS = (
 """Columns that a frame of configurations must have."""
 NO_STAGES = ("()", "[]", "None", "nan")
 """How frames and files say that a recipe has none."""
-SCALE = "scale"
-"""The column that names the scale of which a configuration is the base."""
 Row = Mapping[str, Any]
 SeedRows = dict[Seed, SeedRecord]
 

@@ -10,17 +10,19 @@ import pytest
 from matplotlib.colors import to_rgb
 
 from model import preset
-from search.analysis.flags import MOST_GRIDS, flag_grids, single_flags
-from search.analysis.flags_figure import flags_figure
-from search.analysis.plots import INK, image_of
-from search.analysis.table_figure import table_figure
-from search.analysis.table_text import count, discovered, markdown, times, write_table
-from search.analysis.verdicts import published
-from search.stats.intervals import ratio_interval
+from reports.flags import MOST_GRIDS, flag_grids, single_flags
+from reports.flags_figure import flags_figure
+from reports.plots import INK, image_of
+from reports.ratios import ratio_interval
+from reports.table_figure import table_figure
+from reports.table_text import count, discovered, markdown, times, write_table
+from reports.verdicts import published
+from search import plugins
+from search.analysis.frames import shipped_records
 from tests.commands import call, fails_with_one
-from tests.unit.test_flags import ADDITIVE, one_flag
-from tests.unit.test_flags import seeds_of as seeds_of_grid
-from tests.unit.test_table import OTHER, arm, seeds_of, table_of, without
+from tests.reports.test_flags import ADDITIVE, one_flag
+from tests.reports.test_flags import seeds_of as seeds_of_grid
+from tests.reports.test_table import OTHER, arm, seeds_of, table_of, without
 
 UI = "http://127.0.0.1:5000"
 
@@ -228,3 +230,22 @@ def test_files_that_cannot_be_read(name, content, message, here):
     if content is not None:
         (here / name).write_bytes(content)
     assert fnmatch(fails_with_one(2, "table", name), message)
+
+
+@pytest.mark.parametrize("column", ["study", "configuration", "experiment_id", "run_id"])
+@pytest.mark.parametrize("text", ["![x](http://e/x.png)", "<img src=x>", "a\nb", "../../x", "x" * 200])
+def test_a_name_in_a_file_is_a_name(column, text, here):
+    """It is shown in tables of Markdown, and in their links."""
+    (shipped,) = [f for f in shipped_records() if f.endswith("/constraints-configurations.parquet")]
+    frame = pd.read_parquet(shipped)
+    frame.loc[frame["seeds"].idxmax(), column] = text
+    frame.to_parquet("x.parquet")
+    said = fails_with_one(2, "table", "x.parquet")
+    assert said.startswith("configuration '") and said.endswith("is no name") and said.isprintable()
+
+
+def test_what_the_notebook_adds_to_the_table_says_how_to_add_it(here, monkeypatch):
+    added = plugins.added
+    monkeypatch.setattr(plugins, "added", lambda group: {} if group == plugins.PARTS else added(group))
+    said = fails_with_one(2, "table", "--shipped", "--interactions")
+    assert said == "--interactions needs the research notebook: pip install -e ./lab"

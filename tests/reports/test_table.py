@@ -7,12 +7,12 @@ import pytest
 
 from model import preset, preset_name
 from model.tasks import make_task
-from search.analysis import verdicts
-from search.analysis.table import _scales, constraint_table
-from search.analysis.verdicts import Answer, Effect
+from reports import verdicts
+from reports.ratios import Paired, ratio_interval
+from reports.table import _scales, constraint_table
+from reports.verdicts import Answer, Effect
 from search.errors import UserError
 from search.stats.counting import GrokRate
-from search.stats.intervals import Paired, ratio_interval
 from search.stats.record import SeedRecord
 from search.study.trial import Configuration
 from tests import needs_plugins

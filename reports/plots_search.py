@@ -13,9 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 
-from search.analysis.fields import Field, shown
-from search.analysis.frames import seeds_of
-from search.analysis.plots import (
+from reports.fields import Field, shown
+from reports.plots import (
     COLOURS,
     GREY,
     INK,
@@ -28,6 +27,7 @@ from search.analysis.plots import (
     panels,
     quiet,
 )
+from search.analysis.frames import seeds_of
 from search.stats.counting import PooledRate
 from trainer import MEASURES, Outcome
 

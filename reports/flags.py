@@ -13,12 +13,13 @@ from math import inf
 from numbers import Real
 from typing import Any
 
-from search.analysis.table_text import bullets, markdown_table, rows_text
-from search.analysis.verdicts import cost
+from reports.logistic import Coefficient, fit
+from reports.ratios import Paired, ratio_of_intervals
+from reports.table_text import bullets, markdown_table, rows_text
+from reports.verdicts import cost
 from search.errors import printable
 from search.stats.counting import COUNTED, FEWEST_SEEDS, TOO_FEW, GrokRate, PooledRate, group_by
-from search.stats.intervals import Interval, Paired, ratio_of_intervals
-from search.stats.logistic import Coefficient, fit
+from search.stats.intervals import Interval
 from search.stats.record import SeedRecord
 from search.study.described import shown
 from trainer import Seed
