@@ -104,7 +104,6 @@ def _serve(home: Home, port: int, token: str | None, has_browser: bool, behind: 
     from tracking.store import connect
 
     uri, link = home.tracking_uri, home.path / LINK
-    templates = [page() for page in pages()]
     with listening(port) as listener:
         start = f"{behind or f'http://{ADDRESS}:{port}'}/"
         entrance = f"{start}?token={token}" if token else start
@@ -117,6 +116,7 @@ def _serve(home: Home, port: int, token: str | None, has_browser: bool, behind: 
             write_link(link, entrance + page.removeprefix(start))
             open_page(link.as_uri())
         try:
+            templates = [template() for template in pages()]
             serve(listener, home, uri, token, lambda: link.unlink(missing_ok=True), templates, behind)
         finally:
             link.unlink(missing_ok=True)

@@ -63,7 +63,8 @@ def summary(study: Study, name: str, records: StudyRecords, ended: Ended) -> str
             folder = _unused(f"{study.name}-best")
             lines.append(f"  adder-search pull {study.name} --best -o {folder}{flag}")
             lines.append(f"  adder-search verify {folder}{flag}")
-            if _is_there("export") and all(c.spec.adds for c in configurations.values()):  # others are no submission
+            adds = all(c.spec.adds for c in configurations.values())  # of other tasks there is no submission
+            if adds and _is_there("export"):
                 lines.append(f"  adder-search export {folder} -o {study.name}.py")
         if _is_there("report"):
             lines.append(f"  adder-search report {study.name} -o {study.name}.html{flag}")

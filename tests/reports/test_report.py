@@ -14,6 +14,7 @@ from reports.markup import sources
 from reports.plots import COLOURS, GREY
 from reports.plots_search import Importances, importance_figure
 from reports.report import TEMPLATE, percentages_whole, report
+from search import plugins
 from search.study.trial import Configuration
 from tests.reports.test_plots import frames, one, searched, seed_row, study_of
 
@@ -112,6 +113,11 @@ def test_what_others_wrote_is_only_text():
     assert own == sources([text]) and f"script-src {own}; " in text
     assert "&lt;script&gt;alert(1)" in text and "{{ braces }}" in text
     assert title in cells_of(text)
+
+
+def test_where_pages_are_shown_its_scripts_may_run():
+    template = plugins.loaded("adder_search.pages")["report"]()
+    assert sources([template]) == sources([TEMPLATE.read_text()])
 
 
 @pytest.mark.end_to_end
