@@ -34,6 +34,7 @@ COPY pyproject.toml setup.cfg README.md LICENSE adder_search.py ./
 COPY model model/
 COPY trainer trainer/
 COPY search search/
+COPY gpu gpu/
 COPY tracking tracking/
 COPY adders adders/
 COPY compress compress/

@@ -25,7 +25,7 @@ os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 INSTALLED = str(Path(__file__).parents[1])
 """The folder of this package and of those that it needs."""
-OURS = ("model", "trainer", "tracking", "adders", "compress", "studies")
+OURS = ("model", "trainer", "gpu", "tracking", "adders", "compress", "studies")
 
 
 class _Beside:

@@ -1,4 +1,4 @@
-"""The core where the folders of its plug-ins are deleted: its own tests, all but tests/adders and tests/compress."""
+"""The core where the folders of its plug-ins are deleted: its own tests, without those of plug-ins."""
 
 import os
 import shutil

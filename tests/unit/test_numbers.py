@@ -39,7 +39,7 @@ def test_counts_of_seeds_and_numbers_have_commas():
 
 
 def test_no_line_of_the_program_prints_a_bare_count():
-    packages = ("search", "model", "trainer", "adders", "compress", "tracking")
+    packages = ("search", "model", "trainer", "gpu", "adders", "compress", "tracking")
     texts = {path: path.read_text() for package in packages for path in (ROOT / package).rglob("*.py")}
     raised = re.compile(r"raise \w+\(\s*f?\".*")  # of a wrong θ: its numbers are few
     found = {str(path): COUNT.findall(raised.sub("", text)) for path, text in texts.items()}

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from trainer.engine.cuda.machine import SOURCES
+from gpu.machine import SOURCES
 from trainer.files.installed import compiler_command
 
 
