@@ -1,4 +1,4 @@
-"""CUDA without a GPU: a folder of libraries that the engine takes for CUDA's (tests/standin_cuda.cpp)."""
+"""CUDA without a GPU: a folder of libraries that the engine takes for CUDA's (standin_cuda.cpp)."""
 
 import os
 import subprocess

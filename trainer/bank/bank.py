@@ -400,8 +400,8 @@ def backend_of(spec: Spec, recipe: Recipe, device: str, compiled: bool) -> Engin
     Torch's eager programs are used where the engine is not wanted, where compiler or kernel are missing, and where the
     compiler does not end.
     """
-    by_torch = "cuda" if device == "cuda" and torch.cuda.is_available() else "cpu"
-    is_by_torch = by_torch == "cuda" and spec.kernel() is BY_TAPE  # CUDA has no tapes of problems
+    has_cuda = device == "cuda" and torch.cuda.is_available()
+    is_by_torch = has_cuda and spec.kernel() is BY_TAPE  # CUDA has no tapes of problems
     kernel = kernel_of(spec) if compiled and not is_by_torch else None
     missing = missing_to_train(kernel, recipe, spec.task) if kernel else None
 
@@ -416,7 +416,7 @@ def backend_of(spec: Spec, recipe: Recipe, device: str, compiled: bool) -> Engin
             why = str(error)
     if why:
         log.warning("%s: training without the engine, a hundred times slower", why)
-    return TorchBackend(spec, recipe, by_torch)
+    return TorchBackend(spec, recipe, "cuda" if has_cuda else "cpu")
 
 
 def tried_rate(spec: Spec, recipe: Recipe, slots: int, threads: int) -> float:

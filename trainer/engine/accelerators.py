@@ -1,4 +1,4 @@
-"""Kinds of GPU, which packages bring: NVIDIA's is gpu/. Without torch."""
+"""Kinds of GPU. Each is brought by a package, NVIDIA's by gpu/. Without torch."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Accelerator(Protocol):
         """True if this machine seems to have such a GPU. Asks no driver."""
 
     def count(self) -> int:
-        """Return the number of GPUs that this process may use."""
+        """Return the number of GPUs that this process may use. One that does not answer is none."""
 
     def remark(self, share: float | None, /) -> str:
         """Return what to say before a run, such as that GPUs do not answer; or "".
