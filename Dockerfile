@@ -35,6 +35,7 @@ COPY model model/
 COPY trainer trainer/
 COPY search search/
 COPY reports reports/
+COPY gpu gpu/
 COPY tracking tracking/
 COPY own_modules own_modules/
 COPY adders adders/

@@ -10,13 +10,13 @@ import sys
 from typing import NamedTuple
 
 from benchmarks.emulator import Emulator
+from gpu import nvrtc
+from gpu.backend import CudaBackend, macros_of
+from gpu.driver import TEAMS
+from gpu.machine import source_of
 from model import preset
 from model.spec import Spec
 from trainer import Recipe
-from trainer.engine.cuda import nvrtc
-from trainer.engine.cuda.backend import CudaBackend, macros_of
-from trainer.engine.cuda.driver import TEAMS
-from trainer.engine.cuda.machine import source_of
 
 ARCHITECTURE = "sm_90"
 FUNCTION = re.compile(

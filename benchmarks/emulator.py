@@ -6,11 +6,11 @@ import ctypes
 
 import numpy as np
 
+from gpu.driver import CudaError
+from gpu.machine import SOURCES, address_of, folders
+from gpu.structures import Exam, Program, Seeds, Sizes
 from model.spec import Kernel
 from trainer.engine.build import Macros, library
-from trainer.engine.cuda.driver import CudaError
-from trainer.engine.cuda.machine import SOURCES, address_of, folders
-from trainer.engine.cuda.structures import Exam, Program, Seeds, Sizes
 from trainer.engine.native import pointer
 from trainer.engine.tape_graph import Array
 

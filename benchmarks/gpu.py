@@ -39,11 +39,11 @@ import torch
 import yaml
 
 from benchmarks.throughput import commit, processor
+from gpu.backend import CudaBackend
+from gpu.card import TEAM, Card, CardModule
+from gpu.comparison import LATE, compare, examples
 from model import preset
 from trainer import Recipe
-from trainer.engine.cuda.backend import CudaBackend
-from trainer.engine.cuda.card import TEAM, Card, CardModule
-from trainer.engine.cuda.comparison import LATE, compare, examples
 from trainer.engine.native import EngineBackend
 
 LIMITS_S = {

@@ -25,7 +25,7 @@ os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 INSTALLED = str(Path(__file__).parents[1])
 """The folder of this package and of those that it needs."""
-OURS = ("model", "trainer", "reports", "tracking", "adders", "compress", "own_modules", "studies")
+OURS = ("model", "trainer", "gpu", "own_modules", "reports", "tracking", "adders", "compress", "studies")
 
 
 class _Beside:

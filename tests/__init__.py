@@ -9,7 +9,7 @@ from trainer.files.installed import missing_for_compilation
 pytest.register_assert_rewrite("tests.commands", "tests.banks")
 
 ROOT = Path(__file__).parents[1]
-PLUGINS = "reports", "tracking", "adders", "compress", "own_modules"
+PLUGINS = "gpu", "own_modules", "reports", "tracking", "adders", "compress"
 """Packages beside the core."""
 CERTIFICATES = ROOT / "lab/certificates"
 needs_plugins = pytest.mark.skipif(

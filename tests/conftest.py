@@ -14,7 +14,6 @@ from mlflow.store.db import utils
 from tests.commands import call
 from tests.homes import empty_home, quickly
 from tests.in_process import without_ray
-from tests.standin import standin_folder
 from trainer.engine import native, torch_backend
 
 
@@ -105,9 +104,3 @@ def smoke(tmp_path_factory):
     with without_ray():
         result = call("run", "smoke", "--home", home, code=0)
     return SimpleNamespace(home=home, result=result)
-
-
-@pytest.fixture(scope="session")
-def libraries(tmp_path_factory):
-    """A folder of CUDA's libraries that stand in for a GPU's."""
-    return standin_folder(tmp_path_factory.mktemp("cuda"))

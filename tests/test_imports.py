@@ -12,16 +12,19 @@ CORE = ("model", "trainer", "search")
 PACKAGES = CORE + PLUGINS
 TOOLS = {"ray", "optuna", "mlflow", "click", "pandas"}
 OUTSIDE = {"lab", "tests", "benchmarks"}  # what imports the product, and is not imported by it
+BELOW = {
+    "gpu": (), "own_modules": (), "reports": (), "tracking": ("reports",), "adders": ("reports", "tracking"),
+    "compress": ("reports", "tracking", "adders"),
+}  # fmt: skip
+"""Plug-ins from which a plug-in may import."""
 FORBIDDEN = {
     "model": {"trainer", "search", *PLUGINS} | TOOLS | OUTSIDE,
     "trainer": {"search", *PLUGINS} | TOOLS | OUTSIDE,
     "search": {*PLUGINS, "mlflow"} | OUTSIDE,
-    "own_modules": {"search", *PLUGINS} - {"own_modules"} | OUTSIDE,
-    "reports": {"tracking", "adders", "compress", "own_modules"} | OUTSIDE,
-    "tracking": {"adders", "compress", "own_modules"} | OUTSIDE,
-    "adders": {"compress", "own_modules"} | OUTSIDE,
-    "compress": {"own_modules"} | OUTSIDE,
+    **{name: {*PLUGINS} - {name, *BELOW[name]} | OUTSIDE for name in PLUGINS},
 }
+FORBIDDEN["gpu"] |= TOOLS
+FORBIDDEN["own_modules"] |= TOOLS | {"search"}
 """What a package must not import. The core finds plug-ins by entry points, as it does a stranger's package."""
 ROOMS = {
     "search": [

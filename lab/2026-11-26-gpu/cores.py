@@ -10,9 +10,9 @@ from pathlib import Path
 
 import torch
 
+from gpu.comparison import examples
 from model import preset
 from trainer import Recipe
-from trainer.engine.cuda.comparison import examples
 from trainer.engine.native import EngineBackend
 
 SEEDS, STEPS = 16, 60

@@ -25,6 +25,7 @@ from typing import Any, Self
 import torch
 from search.store.depot import Shared
 
+from gpu import guard
 from search.run import ray_executor
 from search.run.executor import Event
 from search.run.packing import Capacity
@@ -33,7 +34,6 @@ from search.store.results import STATE
 from search.study.file import load_study
 from search.study.trial import Configuration, Trial
 from trainer.bank.bank import IDLE
-from trainer.engine.cuda import guard
 
 SAVE_EVERY = 20
 """Evaluations between two states of a bank."""

@@ -4,7 +4,7 @@
 // nothing.
 #pragma once
 
-#ifdef FIBRES  // trainer/engine/cuda/emulator.h has what is declared here
+#ifdef FIBRES  // gpu/emulator.cpp has what is declared here
 #include <cmath>
 #include <cstring>
 #define INLINE_MEMBER inline __attribute__((always_inline))

@@ -11,12 +11,11 @@ from typing import NamedTuple
 
 from model import Spec
 from model.tied import ties_of
-from search.run import mps
 from search.run.forecast import Forecast, forecast
-from search.run.gpu_cost import BATCH, describe_cards, gpu_here, measured_name, speed_of
 from search.run.packing import BankShapes, Capacity, check_resources, local_resources, placement_of
 from search.run.snapshot import duration
 from search.run.spared import BLOCK
+from search.run.speeds import BATCH, core_rate, fewest_for_gpu, measured_on_cores
 from search.stats.counting import WIDER, GrokRate
 from search.stats.intervals import LEVEL, exact_high
 from search.stats.record import SeedRecord
@@ -26,6 +25,7 @@ from search.study.described import counted
 from search.study.schema import Study
 from search.study.trial import Configuration
 from trainer import Recipe
+from trainer.engine.accelerators import accelerator
 from trainer.recipe.stages import road_of
 
 MOST_SIZES = 24  # numbers of parameters that are listed each
@@ -82,9 +82,9 @@ def estimate(study: Study, home: Home, rows: Sequence[SeedRecord] = (), records:
     remark = check_resources(study.resources)
     here = local_resources()
     cores = here["CPU"]
-    by_mps = mps.is_available()
-    share, fits = placement_of(study, here, by_mps=by_mps)
-    rates = _expected_rates(study, listed, rows, fits, by_mps)
+    sharing = accelerator().sharing()
+    share, fits = placement_of(study, here, side_by_side=bool(sharing))
+    rates = _expected_rates(study, listed, rows, fits, bool(sharing))
     if kind.round_size:
         training = _rounds(study, len(rows), rates.other, fits)
     else:
@@ -100,7 +100,7 @@ def estimate(study: Study, home: Home, rows: Sequence[SeedRecord] = (), records:
     banks = f"cpu {share['CPU']:g}, gpu {share['GPU']:g} for each bank"
     lines.append(_line("resources", f"{banks}, at nice {NICE} ({NICENESS} sets it)"))
     if here["GPU"]:
-        lines.append(_line("where", _where(study, fits, cores, by_mps)))
+        lines.append(_line("where", _where(study, fits, cores, sharing)))
     lines += [*_cards(study), *_code(listed), *_busy(cores)]
     lines.append(_line("home", str(home.path)))
     speed = f"{training.rate:,.0f} seed-steps/s a bank ({rates.source})"
@@ -206,13 +206,13 @@ def _not_asked(study: Study, listed: Sequence[Configuration], rows: Sequence[See
     return [_line("not asked for", f"{others:,} recorded seeds of other configurations, which stay")] if others else []
 
 
-def _where(study: Study, fits: Capacity, cores: float, by_mps: bool) -> str:
+def _where(study: Study, fits: Capacity, cores: float, sharing: str) -> str:
     """Return where workers go on a machine that has a GPU."""
     if 0 < fits.gpu < 1:
-        how = "side by side by MPS" if by_mps else "in turns"
+        how = f"side by side by {sharing}" if sharing else "in turns"
         return f"on the GPU, {int(1 / fits.gpu)} banks {how}"
 
-    fewest = f"{speed_of(BankShapes(study).base).fewest_for_gpu(cores)} seeds of one program"
+    fewest = f"{fewest_for_gpu(BankShapes(study).base, cores)} seeds of one program"
     if fits.on_gpu:
         return f"on the GPU, by a model of its speed; below {fewest} {cores:g} cores are faster"
     return f"on {cores:g} cores; by a model of its speed a GPU is faster from {fewest} on"
@@ -252,7 +252,8 @@ def _cards(study: Study) -> list[str]:
     base = BankShapes(study).base
     if base and not _has_cpp(base):  # nothing was measured of it
         return []
-    return [*map(_line, ("on a GPU", ""), describe_cards(speed_of(base)))]
+    lines = accelerator().price(base).cards
+    return [_line("" if n else "on a GPU", line) for n, line in enumerate(lines)]
 
 
 def _configurations(study: Study, listed: Sequence[Configuration], known: Forecast) -> list[str]:
@@ -336,7 +337,7 @@ def _later(study: Study, several: bool, has_search: bool) -> list[str]:
 
 
 def _expected_rates(
-    study: Study, listed: Sequence[Configuration], rows: Sequence[SeedRecord], fits: Capacity, by_mps: bool
+    study: Study, listed: Sequence[Configuration], rows: Sequence[SeedRecord], fits: Capacity, side_by_side: bool
 ) -> _Rates:
     """Return the speeds that a plan counts on: what was recorded here says most, then a trial, then a model."""
     if recorded := _recorded_rates(rows):
@@ -354,7 +355,7 @@ def _expected_rates(
         eager = EAGER * study.resources.cpu * BATCH
         rates = {key: eager / program.recipe.batch for key, program in programs.items()}
         return _Rates.of(rates, "a guess until this study has run here")
-    return _tried_rates(study, programs) or _modelled_rates(study, programs, fits, by_mps)
+    return _tried_rates(study, programs) or _modelled_rates(study, programs, fits, side_by_side)
 
 
 def _recorded_rates(rows: Sequence[SeedRecord]) -> _Rates | None:
@@ -389,22 +390,18 @@ def _tried_rates(study: Study, programs: Mapping[str, _Program]) -> _Rates | Non
     return _Rates.of(rates, f"as {spec.label} was tried here for a moment")
 
 
-def _modelled_rates(study: Study, programs: Mapping[str, _Program], fits: Capacity, by_mps: bool) -> _Rates:
-    """Return the speeds by the model of a core, or of a GPU (search/run/gpu_cost.py)."""
-    rates = {}
-    for key, program in programs.items():
-        speed = speed_of(program.spec)
-        if fits.on_gpu:
-            full = speed.gpu_rate(program.slots, fits.gpu, by_mps)
-        else:
-            full = speed.core * study.resources.cpu
-        rates[key] = full * BATCH / program.recipe.batch
-
-    presets = " and ".join(dict.fromkeys(speed_of(program.spec).preset for program in programs.values()))
+def _modelled_rates(study: Study, programs: Mapping[str, _Program], fits: Capacity, side_by_side: bool) -> _Rates:
+    """Return the speeds by the model of a core (search/run/speeds.py), or of a GPU (its kind's)."""
     if not fits.on_gpu:
-        source = f"as measured of {presets} on a core of a busy Xeon"
-    elif name := measured_name(gpu_here()):
-        source = f"as measured of {presets} on an {name}"
+        cpu = study.resources.cpu
+        full = {key: core_rate(program.spec) * cpu for key, program in programs.items()}
+        presets = [measured_on_cores(program.spec) for program in programs.values()]
+        source = "as measured of {} on a core of a busy Xeon"
     else:
-        source = f"expected of {presets} on {gpu_here().name} by an H100's speed, not measured"
-    return _Rates.of(rates, source)
+        prices = {key: accelerator().price(program.spec) for key, program in programs.items()}
+        full = {key: price.rate(programs[key].slots, fits.gpu, side_by_side) for key, price in prices.items()}
+        presets = [price.preset for price in prices.values()]
+        source = next(iter(prices.values())).source
+
+    rates = {key: full[key] * BATCH / program.recipe.batch for key, program in programs.items()}
+    return _Rates.of(rates, source.replace("{}", " and ".join(dict.fromkeys(presets))))

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 
 from model import Spec
 from search.errors import UserError, reraise_as
-from search.run import mps
-from search.run.gpu_cost import fastest_share, speed_of
+from search.run.speeds import fastest_share
 from search.study.resources import CPU_SLOTS, Resources
 from search.study.schema import Study
 from search.study.trial import Configuration, Program
-from trainer.engine.cuda.driver import gpus
+from trainer.engine.accelerators import MISSING, NEEDED, accelerator
 from trainer.files.cores import usable_cores
 from trainer.files.installed import SHIPPED, check_cache, missing_for_compilation
 
@@ -73,7 +72,7 @@ class BankShapes:
         return max((self._most(spec, fits) for spec, _ in self.seeds_of_programs()), default=1)
 
     def _most(self, spec: Spec | None, fits: Capacity) -> int:
-        at_once = speed_of(spec).slots(fits.gpu) if fits.on_gpu else CPU_SLOTS
+        at_once = accelerator().price(spec).slots(fits.gpu) if fits.on_gpu else CPU_SLOTS
         return self.study.resources.slots or at_once
 
     def slots_of(self, program: Program, fits: Capacity) -> int:
@@ -92,14 +91,16 @@ class BankShapes:
         return max(1, min(most, resources.seeds_per_trial or most, share))
 
 
-def placement_of(study: Study, *nodes: Mapping[str, float], by_mps: bool = False) -> tuple[dict[str, float], Capacity]:
+def placement_of(
+    study: Study, *nodes: Mapping[str, float], side_by_side: bool = False
+) -> tuple[dict[str, float], Capacity]:
     """Return `placement` of a study's workers, with `gpu: auto` as is expected to be fastest.
 
-    by_mps: workers with shares of a GPU train side by side there.
+    side_by_side: workers with shares of a GPU train side by side there.
     """
     resources = study.resources
     if resources.gpu == "auto":
-        share = fastest_share(BankShapes(study).seeds_of_programs(), resources.cpu, nodes, by_mps)
+        share = fastest_share(BankShapes(study).seeds_of_programs(), resources.cpu, nodes, side_by_side)
         resources = resources.model_copy(update={"gpu": share})
     return placement(resources, *nodes)
 
@@ -151,8 +152,8 @@ def _missing(share: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -
 
 
 def local_resources() -> dict[str, float]:
-    """Return what this process may use of its machine. A GPU that does not answer is none."""
-    return {"CPU": usable_cores(), "GPU": len(gpus()[0])}
+    """Return what this process may use of its machine."""
+    return {"CPU": usable_cores(), "GPU": accelerator().count()}
 
 
 def check_resources(resources: Resources) -> str | None:
@@ -160,6 +161,9 @@ def check_resources(resources: Resources) -> str | None:
 
     Return what is to be said first, if anything: there is no C++ compiler, or GPUs are silent or shared in turns.
     """
+    share = None if resources.gpu == "auto" else resources.gpu
+    if share and accelerator() is MISSING:
+        raise UserError(f"resources.gpu needs {NEEDED}")
     if os.environ.get("RAY_ADDRESS"):
         return None
     placement(resources, local_resources())
@@ -172,8 +176,4 @@ def check_resources(resources: Resources) -> str | None:
     if missing and not SHIPPED.exists():  # with a wheel's engine, workers say what they lack
         return f"without {missing} training is a hundred times slower (apt-get install g++)"
 
-    visible, why = gpus() if resources.gpu else ((), "")
-    is_share = resources.gpu != "auto" and resources.gpu < 1
-    if visible and is_share and not mps.is_available():
-        return mps.without(float(resources.gpu))
-    return f"{why}; training by the CPU engine" if why else None
+    return None if share == 0 else accelerator().remark(share) or None

@@ -30,7 +30,6 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from model.doors import first_line
 from search.errors import Failure, UserError
-from search.run import mps
 from search.run.desk import Desk, Ticket
 from search.run.executor import DIED, Event, ExecutorDied, Finished, Restarted
 from search.run.messages import Reply, Report
@@ -51,6 +50,7 @@ from search.run.ray_private import (
 from search.run.ray_session import private_session
 from search.store.lease import LEASE_S
 from search.study.schema import Study
+from trainer.engine.accelerators import MISSING, NEEDED, accelerator
 
 REFRESH_S, REFRESH_EMPTY_S = 5.0, 0.5
 """Seconds between two looks at the nodes of a cluster: normally, and while it has no room."""
@@ -129,7 +129,7 @@ class RayExecutor:
         self.metrics = Metrics(study.name)
         self.share: dict[str, float] = {}
         """What Ray reserves for a worker, decided when there is room for the first time."""
-        self.by_mps = False
+        self.side_by_side = False
         """True if workers with shares of a GPU train side by side there."""
         self._capacity, self._refreshed = Capacity(0), float("-inf")
         self._working = 0
@@ -150,14 +150,17 @@ class RayExecutor:
     def __enter__(self) -> Self:
         os.environ.update(QUIET)
         with ExitStack() as undo:  # what was begun is undone if the rest fails
-            folder, variables = None, {}
+            folder: Path | None = None
+            variables: Mapping[str, str] = {}
             if not cluster_address():
                 folder, token = undo.enter_context(private_session())
                 shield(token)
-                share, _ = placement_of(self.study, local_resources(), by_mps=mps.is_available())
+                gpus = accelerator()
+                share, _ = placement_of(self.study, local_resources(), side_by_side=bool(gpus.sharing()))
                 is_auto = self.study.resources.gpu == "auto"
-                variables = undo.enter_context(mps.own_mps(folder.parent, share["GPU"], is_auto))
-                self.by_mps = bool(variables) or mps.is_running()
+                given = undo.enter_context(gpus.side_by_side(folder.parent, share["GPU"], is_auto))
+                self.side_by_side = given is not None
+                variables = given or {}
 
             undo.callback(shut_down)  # also of a Ray that has started halfway
             start_ray(folder, variables)
@@ -190,7 +193,7 @@ class RayExecutor:
         """Look at the nodes: how many workers have room now?"""
         found = nodes()
         try:
-            share, self._capacity = placement_of(self.study, *found, by_mps=self.by_mps)
+            share, self._capacity = placement_of(self.study, *found, side_by_side=self.side_by_side)
         except UserError as no_room:
             if not cluster_address():
                 if self.share or not found:  # there was room once: this machine does not shrink
@@ -201,6 +204,8 @@ class RayExecutor:
             self._request(self.share or share_of(self.study.resources), 1)
             return
 
+        if not self.share and accelerator() is MISSING and any(node.get("GPU") for node in found):
+            log.warning("gpu: auto: no GPU is used, which needs %s", NEEDED)
         self._capacity = replace(self._capacity, is_shared=bool(cluster_address()))
         self.share = self.share or share
         self._request(self.share, self._working + 1)  # room for one more: the next worker need not wait

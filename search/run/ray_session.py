@@ -18,7 +18,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from search.errors import Failure
-from search.run import mps
+from trainer.engine.accelerators import accelerator
 
 SYSTEM = "/tmp"
 UID_MAP, OVERFLOW = Path("/proc/self/uid_map"), Path("/proc/sys/kernel/overflowuid")
@@ -117,7 +117,7 @@ def _remove_left_over(parent: Path) -> None:
             if is_new and not (folder / "token").exists():  # its run has made it and not locked it yet
                 continue
             with FileLock(folder / "lock", timeout=0):
-                mps.end(folder / mps.FOLDER)
+                accelerator().end(folder)
                 shutil.rmtree(folder, ignore_errors=True)
         except (OSError, Timeout):  # in use, or just removed by another run
             continue

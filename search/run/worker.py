@@ -22,8 +22,8 @@ from search.run.messages import EndedSeed, NewBank, Order, Reply, Report, Speed
 from search.study.resources import Resources
 from trainer import Bank, Pair, Result
 from trainer.checkpoints.checkpoint import code_version
+from trainer.engine import accelerators
 from trainer.engine.build import denormals
-from trainer.engine.cuda.driver import is_declared
 from trainer.engine.native import has_kernel
 from trainer.outcomes import OPEN
 from trainer.road import RoadBank
@@ -108,7 +108,7 @@ class Worker:
     def _begin_bank(self, made: NewBank, pairs: Sequence[Pair]) -> None:
         self.earlier = self._speed()
         self.numbers, self.resources, self.evaluations = [], made.resources, 0
-        device = "cuda" if self.on_gpu and is_declared() else "cpu"
+        device = accelerators.device() if self.on_gpu else "cpu"
         self.bank = bank_of(made.spec, pairs, made.slots, made.resources, device)
 
     def _restore(self, orders: Sequence[Order]) -> None:

@@ -11,7 +11,6 @@ from tests import needs_compiler
 from tests.banks import EVERY, SMALL, SPEC, make, pair
 from trainer import Recipe
 from trainer.bank.bank import _empty
-from trainer.engine.cuda.comparison import examples
 from trainer.engine.native import EngineBackend, run
 from trainer.optimisers import OPTIMISERS, WRAPPERS, optimiser_of
 from trainer.optimisers.freeze import frozen_from
@@ -111,7 +110,7 @@ def test_what_is_frozen_has_no_gradient_whatever_is_added_to_it(others):
 @needs_compiler
 def test_the_engine_sees_what_is_not_finite_where_theta_is_frozen():
     programs = EngineBackend(SPEC, recipe_of("freeze"))
-    state, hyper = examples(programs, programs.recipe, 1)
+    state, hyper = state_of(initial(1), programs.optimiser), hyper_of([programs.recipe], SPEC.layout)
     row = programs.slots_of({**state, "step": state["step"] + 4}, hyper).rows[0]
     row[programs.places["gradient"].start + SPEC.layout.places("arc")[0]] = torch.nan
     assert np.isnan(run(programs.tapes[3], row)[: SPEC.params]).any()

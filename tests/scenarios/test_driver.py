@@ -20,7 +20,6 @@ from tests.services import postgres
 from trainer import Outcome
 from trainer.bank import bank
 from trainer.engine.build import GivenUp
-from trainer.engine.cuda.driver import gpus
 from trainer.files.cores import usable_cores
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems", "no_ray", "quick", "here")
@@ -146,12 +145,11 @@ def test_a_finished_study_is_extended_by_editing_its_file(store, here, monkeypat
     assert rows_of(here / "home", "quick")[:2] == before, "what was recorded stays as it is"
 
 
-@pytest.mark.parametrize("resource", ["cpu", "gpu"])
-def test_a_trial_that_fits_nowhere_is_refused(resource, here):
-    much = {"gpu": len(gpus()[0]) + 4, "cpu": usable_cores() + 62}[resource]
-    file = write_study(here, SHORT | {"resources": SHORT["resources"] | {resource: much}})
+def test_a_trial_that_fits_nowhere_is_refused(here):
+    much = usable_cores() + 62
+    file = write_study(here, SHORT | {"resources": SHORT["resources"] | {"cpu": much}})
     line = fails_with_one(2, "run", file, "--home", "home")
-    assert f"resources.{resource}: a bank asks for {much}, there are" in line
+    assert f"resources.cpu: a bank asks for {much}, there are" in line
 
 
 # ---- records on a server

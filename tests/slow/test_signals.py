@@ -1,17 +1,13 @@
-"""A real run that is told to end, at any time and by more than one signal: cleanly, with nothing left behind, nor
-the MPS that it started.
-"""
+"""A real run that is told to end, at any time and by more than one signal: cleanly, with nothing left behind."""
 
 import os
 import signal
 import time
-from pathlib import Path
 
 import pytest
 
 from tests.processes import short_folder
 from tests.reference import QUICK, ends_whole, running_study, wait_for_progress
-from tests.standin import standin_folder, standin_mps
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.full]
 LONG = QUICK | {"recipe": QUICK["recipe"] | {"steps": 100_000}}
@@ -69,35 +65,3 @@ def test_a_sigterm_to_all_of_its_processes(temporary, tmp_path):
     said = ends_whole(QUICK, tmp_path, tmp_path / "home", environment=environment)
     assert "Traceback" not in said.err, said
     assert list(temporary.iterdir()) == []
-
-
-# ---- MPS
-
-
-def pipes_of(pid):
-    try:
-        told = (Path("/proc") / str(pid) / "environ").read_bytes().split(b"\0")
-    except OSError:
-        return set()
-    return {line.partition(b"=")[2].decode() for line in told if line.startswith(b"CUDA_MPS_PIPE_DIRECTORY=")}
-
-
-@pytest.mark.parametrize("interrupted", [True, False])
-def test_workers_share_a_gpu_by_the_runs_own_mps(interrupted, temporary, tmp_path):
-    """A stand-in of a GPU."""
-    libraries, calls = standin_folder(tmp_path / "cuda"), standin_mps(tmp_path / "bin")
-    environment = environment_of(temporary) | {"ADDER_SEARCH_CUDA": libraries}
-    environment["PATH"] = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
-    study = (LONG if interrupted else QUICK) | {"resources": QUICK["resources"] | {"gpu": 0.5}}
-    with running_study(study, tmp_path, environment=environment) as command:
-        wait_for_progress(command, tmp_path / "home")
-        seen = set().union(*map(pipes_of, command.descendants()))
-        if interrupted:
-            command.process.send_signal(signal.SIGINT)
-        said = command.wait()
-        assert said.code == (130 if interrupted else 0), said
-        assert command.gone() and list(temporary.rglob("*")) == []
-    (pipes,) = seen
-    assert Path(pipes).name == "mps" and Path(pipes).parents[1] == temporary
-    assert "gpu: 0.5: 2 banks side by side on a GPU, by an MPS of this run" in said.err.splitlines()
-    assert calls.read_text().splitlines() == ["start", "quit -t 5"]

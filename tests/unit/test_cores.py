@@ -9,6 +9,7 @@ import pytest
 
 from search.run import packing
 from search.run.packing import local_resources
+from trainer.engine.accelerators import MISSING
 from trainer.files import cores
 from trainer.files.cores import usable_cores
 
@@ -67,7 +68,7 @@ def test_a_task_of_slurm_counts(tmp_path, task, expected):
 
 def test_what_a_plan_counts_on_is_what_the_job_has(monkeypatch):
     monkeypatch.setenv(cores.SLURM, "1")
-    monkeypatch.setattr(packing, "gpus", lambda: ((), ""))
+    monkeypatch.setattr(packing, "accelerator", lambda: MISSING)
     assert local_resources() == {"CPU": 1, "GPU": 0}
 
 

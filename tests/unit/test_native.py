@@ -179,7 +179,7 @@ def test_every_source_and_record_goes_into_a_wheel():
     config = ConfigParser()
     config.read(ROOT / "setup.cfg")
     data = {name: text.split(", ") for name, text in config["options.package_data"].items()}
-    tops = "model", "trainer", "search", "reports", "adders", "compress", "own_modules", "studies"
+    tops = "model", "trainer", "search", "gpu", "reports", "adders", "compress", "own_modules", "studies"
     suffixes = ".cpp", ".h", ".parquet", ".css", ".html", ".js", ".j2"
     for source in [s for top in tops for s in (ROOT / top).rglob("*") if s.suffix in suffixes]:
         package = next(p for p in source.parents if (p / "__init__.py").exists())

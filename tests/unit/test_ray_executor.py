@@ -25,6 +25,8 @@ from search.run.packing import Capacity
 from search.run.ray_executor import RayExecutor, StallWatchdog
 from search.store.lease import LEASE_S
 from tests.homes import study_of
+from trainer.engine import accelerators
+from trainer.engine.accelerators import NEEDED
 
 
 @pytest.mark.parametrize("error", [OutOfMemoryError("no room"), ActorDiedError()])
@@ -274,6 +276,17 @@ def test_capacity_follows_the_nodes_of_a_cluster(cluster, clock, tmp_path):
         assert cluster.lines.pop() == "waiting for a node that has room (there is no node)"
     assert capacity([2.0]) == Capacity(2, is_shared=True) and executor.share == {"CPU": 1, "GPU": 0.0}
     assert [capacity(nodes).concurrent for nodes in ([2.0, 1.0], [], [1.0])] == [3, 0, 1]
+
+
+def test_gpus_of_a_cluster_that_no_package_knows_are_not_used(cluster, clock, tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(accelerators, "installed", dict)
+    executor = RayExecutor(study_of(resources={"gpu": "auto"}), tmp_path, cluster.lines.append)
+    for nodes in ([{"CPU": 2.0}, {"CPU": 4.0, "GPU": 1.0}], [{"CPU": 4.0, "GPU": 1.0}]):
+        cluster.nodes = nodes
+        clock.s += 10
+        assert executor.capacity().gpu == 0.0 == executor.share["GPU"]
+    (said,) = (record.getMessage() for record in caplog.records)
+    assert said == f"gpu: auto: no GPU is used, which needs {NEEDED}"
 
 
 @pytest.mark.parametrize(

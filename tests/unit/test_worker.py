@@ -192,7 +192,7 @@ def test_a_bank_of_another_spec_follows_in_the_same_process():
 def test_a_gpu_is_for_workers_whose_place_is_on_one(on_gpu, monkeypatch):
     """With `gpu: auto` few seeds have places on CPUs, while the GPU is another study's."""
     devices, whole = [], worker.bank_of
-    monkeypatch.setattr(worker, "is_declared", lambda: True)
+    monkeypatch.setattr(worker.accelerators, "device", lambda: "cuda")
 
     def bank_of(*given):
         devices.append(given[4])

@@ -24,6 +24,7 @@ from model.spec import Spec, choices
 from trainer.bank import saved
 from trainer.bank.tracker import QUEUED, RUNNING, Result, SeedTracker
 from trainer.data import hard_examples
+from trainer.engine.accelerators import of_device
 from trainer.engine.build import GivenUp
 from trainer.engine.native import EngineBackend, kernel_of, missing_to_train
 from trainer.engine.torch_backend import TorchBackend
@@ -56,9 +57,9 @@ class Bank:
     """Train pairs of one spec, `slots` at a time. Call `advance` until it returns False.
 
     spec: what is trained. pairs: seeds, each with its recipe. slots: how many train at once; by default all.
-    device: `cpu` or `cuda`. compiled: False for torch's eager programs, which need no compiler, and are a hundred times
-    slower. Each seed trains as long as its recipe says, unless its pair has rules, such as `trainer.HOPELESS`: those of
-    a study have.
+    device: `cpu`, or a kind of GPU, such as `cuda`. compiled: False for torch's eager programs, which need no compiler,
+    and are a hundred times slower. Each seed trains as long as its recipe says, unless its pair has rules, such as
+    `trainer.HOPELESS`: those of a study have.
 
     Raises ValueError if there is no pair or slot, or the recipes' programs differ.
 
@@ -399,8 +400,8 @@ def backend_of(spec: Spec, recipe: Recipe, device: str, compiled: bool) -> Engin
     Torch's eager programs are used where the engine is not wanted, where compiler or kernel are missing, and where the
     compiler does not end.
     """
-    on_gpu = device == "cuda" and torch.cuda.is_available()
-    is_by_torch = on_gpu and callable(spec.kernel())  # what is made of a spec is for CPUs
+    has_cuda = device == "cuda" and torch.cuda.is_available()
+    is_by_torch = has_cuda and callable(spec.kernel())  # what is made of a spec is for CPUs
     kernel = kernel_of(spec) if compiled and not is_by_torch else None
     missing = missing_to_train(kernel, recipe, spec.task) if kernel else None
 
@@ -409,12 +410,13 @@ def backend_of(spec: Spec, recipe: Recipe, device: str, compiled: bool) -> Engin
         why = f"{preset_name(spec)} has no shipped kernel and needs {missing}"
     elif kernel and not missing:
         try:
-            return (device == "cuda" and _on_gpu(spec, recipe)) or EngineBackend(spec, recipe)
+            on_gpu = None if device == "cpu" else of_device(device).backend(spec, recipe)
+            return on_gpu or EngineBackend(spec, recipe)
         except GivenUp as error:
             why = str(error)
     if why:
         log.warning("%s: training without the engine, a hundred times slower", why)
-    return TorchBackend(spec, recipe, device if torch.cuda.is_available() else "cpu")
+    return TorchBackend(spec, recipe, "cuda" if has_cuda else "cpu")
 
 
 def tried_rate(spec: Spec, recipe: Recipe, slots: int, threads: int) -> float:
@@ -438,12 +440,6 @@ def _step_of(bank: Bank) -> Callable[[], object]:
         return partial(backend.run_steps, backend.slots_of(bank.state, bank.hyper), 1)
     (tokens_STB, *_) = backend.make_block(bank.state, bank.hyper)
     return partial(backend.train_step, bank.state, bank.hyper, tokens_STB)
-
-
-def _on_gpu(spec: Spec, recipe: Recipe) -> EngineBackend | None:
-    from trainer.engine.cuda.guard import checked_backend  # nothing of CUDA where no GPU is asked for
-
-    return checked_backend(spec, recipe)
 
 
 def _initial_state(optimiser: Optimiser, theta_SP: Tensor) -> State:

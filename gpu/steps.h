@@ -1,4 +1,4 @@
-// A tape as a team runs it: steps of operations of one kind that do not need each other (trainer/engine/cuda/schedule.py).
+// A tape as a team runs it: steps of operations of one kind that do not need each other (gpu/schedule.py).
 //
 // A step has ROUNDS operations for each thread; idle ones write to a slot of the thread's own. Slots are numbers of the
 // seed in memory that the team shares. The schedule is far away: two steps are fetched while the two before them run.

@@ -10,8 +10,8 @@ from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p, create_string_buf
 from functools import cache
 from pathlib import Path
 
+from gpu.driver import CudaError, folder_of_libraries, gpus
 from trainer.engine.build import denormals
-from trainer.engine.cuda.driver import CudaError, folder_of_libraries, gpus
 
 NAMES = ("libnvrtc.so.13", "libnvrtc.so.12")
 FOLDERS = ("nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib")

@@ -98,7 +98,7 @@ def visible_with(variables: dict[str, str]) -> tuple[tuple[Gpu, ...], str]:
     """Return the GPUs that a child process with these variables may use, and why there are none."""
     try:
         child = subprocess.run(
-            own_module("trainer.engine.cuda.driver"),
+            own_module("gpu.driver"),
             env=os.environ | variables,
             capture_output=True,
             text=True,

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from search.run import mps
+from gpu import driver, mps
 from search.run.packing import check_resources
 from search.run.ray_session import private_session
 from search.study.resources import Resources
+from tests.gpu.standin import standin_mps
 from tests.processes import short_folder, wait_until
-from tests.standin import standin_mps
-from trainer.engine.cuda import driver
 
 BY_MPS = "gpu: 0.25: 4 banks side by side on a GPU, by an MPS of this run"
 TURNS = (

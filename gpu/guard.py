@@ -19,13 +19,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gpu.backend import CudaBackend
+from gpu.card import Card
+from gpu.check import verdict
+from gpu.comparison import compare, first_difference
+from gpu.driver import CudaError, gpus
+from gpu.machine import Machine
 from model.spec import Spec
-from trainer.engine.cuda.backend import CudaBackend
-from trainer.engine.cuda.card import Card
-from trainer.engine.cuda.check import verdict
-from trainer.engine.cuda.comparison import compare, first_difference
-from trainer.engine.cuda.driver import CudaError, gpus
-from trainer.engine.cuda.machine import Machine
+from trainer.engine.accelerators import LOG
 from trainer.engine.native import EngineBackend, Measures, Slots
 from trainer.engine.tape_graph import Array
 from trainer.recipe import Recipe
@@ -40,7 +41,7 @@ THREAD = "cuda"
 """The name of threads that wait for a GPU."""
 HANGING: list[CudaBackend | None] = []
 """Engines whose GPU did not answer: to free their memory would hang too."""
-log = logging.getLogger(__name__)
+log = logging.getLogger(LOG)
 T = TypeVar("T")
 Numbers = dict[str, Tensor]
 """Numbers of one seed by name, which both engines must agree on: tensors [1, ...]."""

@@ -8,11 +8,11 @@ from typing import Protocol
 
 import numpy as np
 
+from gpu.driver import TEAMS as TEAMS
+from gpu.structures import SOURCES as SOURCES
+from gpu.structures import Exam, Program, Seeds, Sizes
 from model.spec import Kernel
 from trainer.engine.build import FOLDERS, Macros, headers_in
-from trainer.engine.cuda.driver import TEAMS as TEAMS
-from trainer.engine.cuda.structures import SOURCES as SOURCES
-from trainer.engine.cuda.structures import Exam, Program, Seeds, Sizes
 from trainer.engine.tape_graph import Array
 
 

@@ -8,14 +8,14 @@ import threading
 import pytest
 
 from benchmarks.gpu import wave_of
+from gpu import check, driver, guard, nvrtc
+from gpu.backend import CudaBackend
+from gpu.card import Card
+from gpu.driver import CudaError
+from gpu.guard import CheckedBackend
 from tests import needs_compiler
 from tests.banks import SPEC, assert_all_same, finish, pair, results
 from trainer import Bank
-from trainer.engine.cuda import check, driver, guard, nvrtc
-from trainer.engine.cuda.backend import CudaBackend
-from trainer.engine.cuda.card import Card
-from trainer.engine.cuda.driver import CudaError
-from trainer.engine.cuda.guard import CheckedBackend
 
 pytestmark = [needs_compiler, pytest.mark.usefixtures("few_selection_problems")]
 
@@ -129,6 +129,14 @@ def test_a_gpu_that_fails_later_is_replaced(how, after, name, why, gpu, librarie
     programs, said = trained(caplog)
     assert said == [f"{why}; training by the CPU engine"]
     assert programs.name == name
+
+
+def test_what_lies_beside_is_not_imported_by_the_process_that_asks_the_driver(here, monkeypatch):
+    for name in ("gpu", "model", "trainer"):
+        (here / f"{name}.py").write_text("raise SystemExit('imported')")
+    monkeypatch.setenv("PYTHONPATH", f"{here}:")
+    visible, why = driver.visible_with({driver.SWITCH: str(here)})
+    assert visible == () and why.startswith("CUDA's driver cannot be loaded")
 
 
 def test_without_a_gpu_nothing_is_looked_for(monkeypatch, tmp_path):

@@ -12,21 +12,22 @@ import pytest
 import torch
 
 from benchmarks.emulator import Emulator
+from gpu import backend as cuda_backend
+from gpu import comparison, guard, nvrtc
+from gpu.backend import CudaBackend, macros_of
+from gpu.driver import CudaError
+from gpu.machine import source_of
+from gpu.schedule import schedule
 from model import PRESETS, preset
 from model.tied import Tied, constrained
 from tests import needs_compiler
 from tests.banks import SPEC
 from tests.contract.test_optimisers import VARIANTS
-from tests.threads import ThreadedMachine
+from tests.gpu.threads import ThreadedMachine
+from tests.unit.test_tasks import ASKED
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.data.hard_examples import COUNT, OPERANDS
 from trainer.engine.build import denormals
-from trainer.engine.cuda import backend as cuda_backend
-from trainer.engine.cuda import comparison, guard, nvrtc
-from trainer.engine.cuda.backend import CudaBackend, macros_of
-from trainer.engine.cuda.driver import CudaError
-from trainer.engine.cuda.machine import source_of
-from trainer.engine.cuda.schedule import schedule
 from trainer.engine.native import EngineBackend
 
 pytestmark = [needs_compiler, pytest.mark.usefixtures("few_selection_problems")]
@@ -97,6 +98,12 @@ def test_every_optimiser_and_wrapper_has_the_cpus_bits(name):
         bank.state[OPERANDS][:, :, :2] = torch.tensor([[1234567890.0, 99.0], [55.0, 1.0]]).double()
         bank.state[COUNT][:] = 2
     assert_trains_alike(bank, emulated(bank), (6,), (0, LATER))
+
+
+@pytest.mark.parametrize("spec", ASKED)
+def test_every_task_has_the_cpus_bits(spec):
+    bank = bank_of(spec)
+    assert_trains_alike(bank, emulated(bank), (1, 10))
 
 
 def test_ties_on_their_ramp_have_the_cpus_bits():

@@ -13,14 +13,15 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
+import trainer
+from gpu import nvrtc
+from gpu.backend import CudaBackend, macros_of
+from gpu.card import Card, write
+from gpu.comparison import failure
+from gpu.driver import CudaError, Gpu
+from gpu.machine import source_of
 from model.spec import Kernel, Spec
 from trainer.engine.build import LONGEST_LINE, BuildError, digest_of
-from trainer.engine.cuda import nvrtc
-from trainer.engine.cuda.backend import CudaBackend, macros_of
-from trainer.engine.cuda.card import Card, write
-from trainer.engine.cuda.comparison import failure
-from trainer.engine.cuda.driver import CudaError, Gpu
-from trainer.engine.cuda.machine import source_of
 from trainer.engine.native import EngineBackend
 from trainer.files.installed import cache_folder, own_module
 from trainer.recipe import Recipe
@@ -43,7 +44,8 @@ def verdict(gpu: Gpu, spec: Spec, recipe: Recipe) -> str:
         *headers.values(),
     ]
     # Of all of trainer, because any of it may change the tapes.
-    paths = sorted(Path(__file__).parents[2].rglob("*.py"))
+    folders = Path(trainer.__file__).parent, Path(__file__).parent
+    paths = [path for folder in folders for path in sorted(folder.rglob("*.py"))]
     sources = [path.read_text(encoding="utf-8") for path in paths]
     about += [nvrtc.version(), *nvrtc.options(), *sources]
 
@@ -63,7 +65,7 @@ def verdict(gpu: Gpu, spec: Spec, recipe: Recipe) -> str:
 
 
 def _tested(spec: Spec, recipe: Recipe) -> str:
-    command = own_module("trainer.engine.cuda.check")
+    command = own_module("gpu.check")
     # The last line alone: something else may have printed before it.
     try:
         child = subprocess.run(

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.emulator import EmulatedModule, Emulator
-from trainer.engine.cuda.driver import CudaError
-from trainer.engine.cuda.machine import source_of
+from gpu.driver import CudaError
+from gpu.machine import source_of
 from trainer.files.installed import compiler_command
 
 OPTIONS = (

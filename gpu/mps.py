@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from trainer.engine.cuda.driver import MPS_PIPES, gpus, visible_with
+from gpu.driver import MPS_PIPES, gpus, visible_with
 
 PROGRAM, LOGS, FOLDER = "nvidia-cuda-mps-control", "CUDA_MPS_LOG_DIRECTORY", "mps"
 SYSTEM = "/tmp/nvidia-mps"

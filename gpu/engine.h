@@ -198,7 +198,7 @@ INLINE void evaluate_seed(const Program& p, const Seeds& seeds, const Exam& exam
     if (writes) EACH_SHARED(once, 1) exam.measures[seed] = sums;
 }
 
-// Bytes that the machine must know of this build: `Sizes` of trainer/engine/cuda/structures.py.
+// Bytes that the machine must know of this build: `Sizes` of gpu/structures.py.
 INLINE void write_sizes(int32_t* to) {
     to[0] = sizeof(Wide), to[1] = sizeof(Shared), to[2] = FAR_IS_SMALL ? 0 : (int32_t)sizeof(Far);
 }

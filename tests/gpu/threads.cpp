@@ -1,4 +1,4 @@
-// Training by the CUDA engine (tests/threads.py), a team as sixteen threads, which ThreadSanitizer watches.
+// Training by the CUDA engine (threads.py), a team as sixteen threads, which ThreadSanitizer watches.
 #include <fstream>
 #include <pthread.h>
 #include <thread>

@@ -1,11 +1,11 @@
-"""CUDA without a GPU: a folder of libraries that the engine takes for CUDA's (tests/standin_cuda.cpp)."""
+"""CUDA without a GPU: a folder of libraries that the engine takes for CUDA's (standin_cuda.cpp)."""
 
 import os
 import subprocess
 import sys
 from pathlib import Path
 
-from trainer.engine.cuda.machine import SOURCES
+from gpu.machine import SOURCES
 from trainer.files.installed import compiler_command
 
 

@@ -11,13 +11,13 @@ import pytest
 
 from benchmarks.cuda_compiled import usage
 from benchmarks.emulator import Emulator
+from gpu import nvrtc
+from gpu.backend import CudaBackend, macros_of
+from gpu.driver import SWITCH, CudaError
+from gpu.prices import CARDS
 from model import PRESETS, preset
-from search.run.gpu_cost import CARDS
 from tests import needs_compiler
 from trainer import Recipe
-from trainer.engine.cuda import nvrtc
-from trainer.engine.cuda.backend import CudaBackend, macros_of
-from trainer.engine.cuda.driver import SWITCH, CudaError
 from trainer.files.installed import compiler_command
 
 ROOT = Path(__file__).parents[2]

@@ -18,13 +18,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gpu.machine import TEAMS, Machine, Memory
+from gpu.schedule import PARKED_AT_ONCE, schedule
+from gpu.structures import Exam, Part, Program, Seeds
+from gpu.structures import Schedule as CSchedule
 from model.spec import Kernel, Spec
 from trainer.data.hard_examples import CAPACITY
 from trainer.engine.build import Macros
-from trainer.engine.cuda.machine import TEAMS, Machine, Memory
-from trainer.engine.cuda.schedule import PARKED_AT_ONCE, schedule
-from trainer.engine.cuda.structures import Exam, Part, Program, Seeds
-from trainer.engine.cuda.structures import Schedule as CSchedule
 from trainer.engine.native import LANES, EngineBackend, Measures, Slots, blocks, sources
 from trainer.engine.tape_graph import Array
 from trainer.recipe import Recipe

@@ -1,5 +1,5 @@
 // CUDA's driver and NVRTC in one library, for tests and rehearsals: NVRTC compiles the engine's text by g++, and its cubin is
-// the path of what came out; the driver runs that, teams as fibres (trainer/engine/cuda/emulator.cpp, EMULATOR).
+// the path of what came out; the driver runs that, teams as fibres (gpu/emulator.cpp, EMULATOR).
 //
 // STANDIN says how it fails: "no driver", "hang", "error", "crash" or "wrong" (a bit of the first seed's θ), the last four
 // from the STANDIN_AFTER-th launch of training of a process on; "hang at once": before it says what GPUs there are;

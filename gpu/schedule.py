@@ -1,6 +1,6 @@
 """The schedule of a seed's step: its operations as steps for a team of 16 threads, and a slot for each number.
 
-A step has up to ROUNDS x 16 independent operations of one kind (trainer/engine/cuda/steps.h). Slots lie in memory
+A step has up to ROUNDS x 16 independent operations of one kind (gpu/steps.h). Slots lie in memory
 that the team shares. First come those that last: a row's numbers, constants, wide tensors and their gradient. Then
 come those that operations leave for each other, which are used again. They lie where the kernel has its working
 memory, so numbers that `expand` leaves for its gradient are put aside while the kernel runs.
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainer.engine.cuda.graph import (
+from gpu.graph import (
     MOVE,
     Value,
     Values,
@@ -40,7 +40,7 @@ PARTS = ("lesson", "expand", "back", "probe", "take")
 
 @dataclass
 class Schedule:
-    """A schedule as the CUDA engine takes it (trainer/engine/cuda/steps.h).
+    """A schedule as the CUDA engine takes it (gpu/steps.h).
 
     kinds [N] and places [N, ROUNDS, TEAM, 4]: of N steps, the operation and three slots to read, one to write; uint16.
     constants: float32. inputs: places in a row of the first slots. parked: slots that are put aside, filled up with

@@ -9,13 +9,13 @@ from ctypes import byref, c_int, c_uint64, c_void_p
 from functools import cached_property
 from pathlib import Path
 
+from gpu import nvrtc
+from gpu.driver import CudaError, Driver, gpus
+from gpu.machine import TEAMS, Memory, address_of, source_of
+from gpu.schedule import TEAM
+from gpu.structures import Exam, Program, Seeds, Sizes
 from model.spec import Kernel
 from trainer.engine.build import Macros, digest_of, name_of
-from trainer.engine.cuda import nvrtc
-from trainer.engine.cuda.driver import CudaError, Driver, gpus
-from trainer.engine.cuda.machine import TEAMS, Memory, address_of, source_of
-from trainer.engine.cuda.schedule import TEAM
-from trainer.engine.cuda.structures import Exam, Program, Seeds, Sizes
 from trainer.engine.tape_graph import Array
 from trainer.files import durable
 from trainer.files.installed import cache_folder

@@ -12,7 +12,7 @@ import numpy as np
 from trainer.engine.tape_graph import CODE, OPS, Array, Tape
 
 MOVE = len(OPS)
-"""A copy, after the operations of tapes (trainer/engine/cuda/steps.h)."""
+"""A copy, after the operations of tapes (gpu/steps.h)."""
 Value = int
 """The number of an operation's result, of a number in a slot, or of a constant."""
 
