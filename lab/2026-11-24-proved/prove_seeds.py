@@ -2,7 +2,7 @@
 
 PYTHONPATH=. python lab/2026-11-24-proved/prove_seeds.py FOLDER [--minutes 60]
 
-FOLDER: a home, or checkpoints of `lab/scripts/again.py`.
+FOLDER: checkpoints of `lab/scripts/again.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from torch import Tensor
 from adders.proof.prover import prove
 from model import Spec, preset_name, verify
 from model.verdict import PROVED
-from search.store.results import RESULTS, ConfigurationResults
 from trainer.checkpoints.checkpoint import Checkpoint
 
 TABLE = Path(__file__).parent / "seeds.csv"
@@ -39,28 +38,6 @@ class Grokked:
     data_seed: int
     spec: Spec
     theta_P: Tensor
-
-
-def recorded(home: Path) -> Iterator[list[Grokked]]:
-    """Yield the grokked seeds of each configuration of a home, in the order of their numbers."""
-    by_configuration: dict[str, list[Grokked]] = {}
-    for path in sorted(home.glob(f"artifacts/*/*/artifacts/**/{RESULTS}")):
-        part = ConfigurationResults.read(path.parent)
-        key = part.configuration.key
-        for r in part.results:
-            if r.outcome == "grokked":
-                seed = r.pair.seed
-                row = Grokked(
-                    key,
-                    preset_name(part.trial.spec),
-                    seed.init_seed,
-                    seed.data_seed,
-                    part.trial.spec,
-                    r.theta_P,
-                )
-                by_configuration.setdefault(key, []).append(row)
-    for rows in by_configuration.values():
-        yield sorted(rows, key=lambda row: (row.init_seed, row.data_seed))
 
 
 def trained_again(folder: Path) -> list[Grokked]:
@@ -106,7 +83,7 @@ def main() -> None:
     end = time.monotonic() + 60 * args.minutes
     lines = pd.read_csv(TABLE, dtype=object).to_dict("records") if TABLE.exists() else []
     done = {tuple(str(line[name]) for name in ("configuration", "preset", "init_seed", "data_seed")) for line in lines}
-    groups = [*recorded(args.folder), trained_again(args.folder), *kept()]
+    groups = [trained_again(args.folder), *kept()]
     for seed in chain.from_iterable(zip_longest(*groups)):
         if seed is None or tuple(map(str, (seed.configuration, seed.preset, seed.init_seed, seed.data_seed))) in done:
             continue

@@ -1,9 +1,8 @@
 """Finish seeds that ended nearly right, by one method each: a line each in finished.csv. Lines that are there stay.
 
-    PYTHONPATH=. python lab/2026-11-26-margin-finish/finish_seeds.py parents HOME
     PYTHONPATH=. python lab/2026-11-26-margin-finish/finish_seeds.py lbfgs margin
 
-`parents` writes parents.parquet, the plan's parents and their θ, from the home in which law-large was trained.
+parents.parquet has the plan's parents and their θ, from the home in which law-large was trained.
 """
 
 from __future__ import annotations
@@ -16,27 +15,11 @@ import torch
 
 from lab.finished import finished_row
 from model import preset
-from search.store.results import RESULTS, ConfigurationResults
 
 HERE = Path(__file__).parent
 PARENTS, TABLE = HERE / "parents.parquet", HERE / "finished.csv"
-LOW, COUNT, LIMIT_S = 0.5, 48, 60
+LIMIT_S = 60
 TURNS = {"lbfgs": 3, "margin": 1}
-
-
-def choose(home: Path) -> None:
-    rows = []
-    for path in sorted(home.rglob(RESULTS)):
-        part = ConfigurationResults.read(path.parent)
-        rows += [
-            {
-                "init_seed": r.pair.seed.init_seed, "params": part.trial.spec.params, "outcome": r.outcome.value,
-                "exact": r.best_exact, "theta": r.theta_P.tolist(),
-            }
-            for r in part.results
-        ]  # fmt: skip
-    near = pd.DataFrame(rows).query("outcome == 'failed' and exact >= @LOW")
-    near.sort_values(["init_seed", "params"])[:COUNT].to_parquet(PARENTS, index=False)
 
 
 def row(parent: pd.Series, method: str) -> dict[str, object]:
@@ -62,7 +45,4 @@ def main(methods: list[str]) -> None:
 if __name__ == "__main__":
     if len(sys.argv) < 2:
         sys.exit(__doc__)
-    if sys.argv[1] == "parents":
-        choose(Path(sys.argv[2]))
-    else:
-        main(sys.argv[1:])
+    main(sys.argv[1:])
