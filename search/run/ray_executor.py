@@ -12,6 +12,8 @@ import os
 import pickle
 import platform
 import queue
+import shlex
+import sys
 import threading
 import time
 from collections import deque
@@ -452,7 +454,7 @@ def start_ray(folder: Path | None, variables: Mapping[str, str]) -> None:
                 num_gpus=int(own["GPU"]) if own else None,
                 log_to_driver=False,
                 logging_level=logging.ERROR,
-                runtime_env={"working_dir": WORKING_DIR, "env_vars": {**QUIET, **variables}},
+                runtime_env=_environment(cluster, variables),
                 _temp_dir=folder and str(folder),
             )
     except (Exception, SystemExit) as error:  # whatever is wrong with a cluster, or with this machine
@@ -461,6 +463,15 @@ def start_ray(folder: Path | None, variables: Mapping[str, str]) -> None:
         raise Failure(f"{where}: {first or type(error).__name__}") from None
     finally:
         slow.cancel()
+
+
+def _environment(cluster: str | None, variables: Mapping[str, str]) -> dict[str, Any]:
+    """Return the runtime environment of workers. cluster: its address; variables: theirs, beside ours."""
+    environment: dict[str, Any] = {"working_dir": WORKING_DIR, "env_vars": {**QUIET, **variables}}
+    if not cluster:  # whose nodes have Pythons of their own
+        # Ray gives this path to a shell as it is: a space in it would keep every worker from starting.
+        environment["py_executable"] = shlex.quote(sys.executable)
+    return environment
 
 
 def init_ray(**options: Any) -> None:

@@ -82,7 +82,7 @@ def test_plug_ins_are_nowhere(core, python, tmp_path):
 
 
 def test_a_study_runs_where_no_plug_in_is_left(core, tmp_path):
-    bare = tmp_path / "bare"
+    bare = tmp_path / "of mine"  # a space, in the path of its environment too: Ray gives that path to a shell
     shutil.copytree(core, bare, ignore=lambda folder, names: LEFT if Path(folder) == core else ())
     python = installed(bare, ())
     for words in BARE:

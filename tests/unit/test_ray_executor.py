@@ -4,6 +4,7 @@ import asyncio
 import pickle
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock, call
@@ -346,6 +347,18 @@ def test_an_autoscaler_is_asked_for_one_worker_more_than_work(cluster, clock, tm
     clock.s += 10
     executor.capacity()
     assert cluster.asked[-1] == [bundle] * 3
+
+
+def test_workers_start_by_a_python_in_a_folder_with_a_space(monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/my nets/.venv/bin/python")
+    monkeypatch.setattr(ray_executor, "init_ray", init := Mock())
+    ray_executor.start_ray(None, {})
+    given = init.call_args.kwargs["runtime_env"]["py_executable"]
+    said = subprocess.check_output(["bash", "-c", f"printf '<%s>' {given} -m worker"], text=True)
+    assert said == "</my nets/.venv/bin/python><-m><worker>"
+    monkeypatch.setenv("RAY_ADDRESS", "auto")  # its nodes have Pythons of their own
+    ray_executor.start_ray(None, {})
+    assert "py_executable" not in init.call_args.kwargs["runtime_env"]
 
 
 def test_a_machine_too_busy_to_start_ray_in_time_gets_a_second_try(monkeypatch):
