@@ -50,9 +50,10 @@ def table(
     STUDY is a recorded study, or a .parquet or .csv file of configurations or seeds (adder-search records);
     without any, all studies of the home are read, or with --shipped none.
     """
+    from reports.records import shipped_records
     from reports.table import NoPartners
     from reports.table_text import table_of, write_table
-    from search.analysis.frames import RecordSet, shipped_records
+    from search.analysis.frames import RecordSet
     from search.study.described import counted
 
     shipped_too = shipped_records() if shipped else ()

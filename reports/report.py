@@ -36,12 +36,12 @@ from reports.plots_search import (
     probes_of,
     rate_against_fields,
 )
+from reports.records import rates_of, standing
 from reports.table import Table, constraint_table
 from reports.table_figure import table_figure
 from reports.table_text import details, notes
 from search import plugins
 from search.analysis.frames import seeds_of
-from search.analysis.pareto import rates_of, standing
 from search.errors import UserError
 from search.stats.counting import (
     COUNTED,
