@@ -319,7 +319,7 @@ def flag_grids(configurations: Iterable[Row], seeds: Iterable[SeedRecord]) -> li
 
 
 def write_flags(singles: Sequence[Flag], grids: Sequence[Grid], style: str) -> str:
-    """Return flags in one of table_text's FORMATS: md, csv or json."""
+    """Return flags as md, csv or json."""
     if style != "md":
         rows = [row for flag in singles for row in flag.tidy()]
         return rows_text([*rows, *(row for grid in grids for row in grid.tidy())], style)

@@ -20,7 +20,6 @@ from trainer import Recipe
 from trainer.recipe.teacher import shown
 
 Link = Callable[[Arm], str]
-FORMATS = ("md", "csv", "json")
 MISSING = "–"
 WORDS = {Answer.YES: "trains", Answer.NO: "not seen to train", Answer.OPEN: "open"}
 HEAD = (
@@ -43,7 +42,7 @@ def table_of(configurations: Sequence[dict[str, Any]], paper: bool, seeds: Itera
 
 
 def write_table(table: Table, style: str, *, paper: bool = False, ui: str = "") -> str:
-    """Return the table in one of FORMATS. ui: address that links of md lead to; empty for no links."""
+    """Return the table as md, csv or json. ui: address that links of md lead to; empty for no links."""
     if style == "md":
         return markdown(table, paper, ui.rstrip("/"))
     return rows_text(table.tidy(), style)
