@@ -98,6 +98,7 @@ def read_arms(configurations: Sequence[Row], seeds: Iterable[SeedRecord]) -> lis
         if missing:
             raise UserError(f"this is no frame of configurations: it has no column {', '.join(missing)}")
 
+    # Without those of a confirmation, which only the best arms have.
     by_arm: dict[tuple[str, str], SeedRows] = {}
     for seed in seeds:
         if seed.outcome in COUNTED and not seed.confirmation:
@@ -147,6 +148,7 @@ def _arm(row: Row, seeds: SeedRows) -> Arm:
         n = int(row["seeds"])
         count = int(row["grokked"])
         wrongly = float(row.get("wrongly") or 0.0)
+    # The row's count is of all seeds: it has verified ones that curvature finished.
     verified = int(row["verified"])
     if end:
         right = spec.task.problems

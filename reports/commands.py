@@ -51,6 +51,7 @@ def table(
     STUDY is a recorded study, or a .parquet or .csv file of configurations or seeds (adder-search records);
     without any, all studies of the home are read, or with --shipped none.
     """
+    # Imported here, as everything heavy in this file: `--help` needs click alone.
     from reports.records import shipped_records
     from reports.table import NoPartners
     from reports.table_text import table_of, write_table

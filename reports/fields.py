@@ -128,6 +128,7 @@ def _categories(values: pd.Series, distribution: Distribution | None) -> tuple[s
     by_label = {shown(value): value for value in values}
     are_numbers = all(map(_is_number, by_label.values()))
     is_range = are_numbers and len(by_label) > MOST_CATEGORIES
+    # Where a space says what the values are, it does not matter how many were drawn.
     if distribution:
         is_range = distribution.choice is None
     if is_range:

@@ -14,7 +14,7 @@ from numbers import Real
 from typing import Any
 
 from reports.logistic import Coefficient, fit
-from reports.ratios import Paired, ratio_of_intervals
+from reports.ratios import Paired, ends_text, ratio_of_intervals, times
 from reports.table_text import bullets, markdown_table, rows_text
 from reports.verdicts import cost
 from search.errors import printable
@@ -79,12 +79,11 @@ class Against:
 
     @property
     def times(self) -> str:
-        return "×–" if self.ratio is None else f"×{self.ratio:.2f}"
+        return times(self.ratio)
 
     @property
     def ends(self) -> str:
-        ends = ("∞" if end == inf else f"{end:.2f}" for end in self.interval or ())
-        return " to ".join(ends) or "no interval"
+        return ends_text(self.interval, " to ") or "no interval"
 
     def __str__(self) -> str:
         pairs = f", {self.pairs} seeds in both" if self.pairs else ""
@@ -174,6 +173,7 @@ def _sides(rows: Rows, values: Sequence[Any], by_key: Mapping[str, Seeds], has_s
             rate = _as_recorded(rate, members)
         elif own and first:
             against = _against(own, first)
+        # The first value is what the others are compared with.
         if not sides:
             first = own
         sides.append(Side(value, rate, against))
@@ -207,11 +207,13 @@ def _single(rows: Rows) -> tuple[str, list[Any]] | None:
             different = _values(rows, name)
             if len(different) > 1:
                 differing[name] = len(different)
+    # Two that differ in several fields have no field to name: each is called by its title.
     if len(rows) == 2 and len(differing) > 1:
         titles = [str(row.get("title", row["configuration"])) for row in rows]
         return "configuration", list(map(printable, titles))
 
     flags = _flags(rows)
+    # The only field that differs is the flag, though it be a number with more values than others may have.
     if len(differing) == 1 and max(differing.values()) <= MOST_ALONE:
         flags = list(differing)
     if len(flags) != 1:
@@ -345,9 +347,9 @@ def flag_grids(configurations: Iterable[Row], seeds: Iterable[SeedRecord]) -> li
 def write_flags(singles: Sequence[Flag], grids: Sequence[Grid], style: str) -> str:
     """Return flags as md, csv or json."""
     if style != "md":
-        rows = []
-        for answer in (*singles, *grids):
-            rows += answer.tidy()
+        rows = [row for flag in singles for row in flag.tidy()]
+        for grid in grids:
+            rows += grid.tidy()
         return rows_text(rows, style)
 
     parts = []
@@ -388,6 +390,7 @@ def _by_study(
     configurations: Iterable[Row], seeds: Iterable[SeedRecord]
 ) -> Iterator[tuple[str, Rows, Mapping[str, Seeds]]]:
     """Yield each study with its configurations, and the counted seeds of each that confirm nothing."""
+    # Without seeds of a confirmation, which only what a search chose has.
     own = (row for row in seeds if row.outcome in COUNTED and not row.confirmation)
     counted = group_by(own, "study")
     for study, rows in group_by(configurations, "study").items():
@@ -422,6 +425,7 @@ def _plain(value: Any) -> Any:
     """Return a value as it is compared: NaN, as frames have for none, is None; a list is a tuple of its text."""
     if isinstance(value, Sized) and not isinstance(value, str):
         return (repr(value),)
+    # NaN alone differs from itself.
     return None if value != value else value
 
 
@@ -445,6 +449,7 @@ def _grid(study: str, flags: tuple[str, str], rows: Rows, seeds: Mapping[str, Se
         cells[cell] = PooledRate.of(of_cell) if of_cell else None
     interaction, reason = _interaction(values, members, cells, seeds)
 
+    # Without the part of the study file that they are in: a table's head is narrow.
     names = (first.partition(".")[2], second.partition(".")[2])
     return Grid(study, names, values, cells, interaction, reason)
 

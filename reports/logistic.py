@@ -99,7 +99,9 @@ def _firth(design_CK: np.ndarray, successes_C: np.ndarray, n_C: np.ndarray) -> n
         score_K = design_CK.T @ (residual_C + leverage_C * (0.5 - share_C))
         step_K = covariance_KK @ score_K
         longest = np.abs(step_K).max()
-        beta_K = beta_K + step_K * min(1.0, LONGEST / (longest + TOLERANCE))
+        # The tolerance, since the last step may be 0.
+        shortened = min(1.0, LONGEST / (longest + TOLERANCE))
+        beta_K = beta_K + step_K * shortened
         if longest < TOLERANCE:
             break
     return beta_K

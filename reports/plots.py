@@ -228,8 +228,8 @@ def time_to_grok(seeds: pd.DataFrame) -> TimeToGrok:
 
     # All begin with 0 at step 0, where SciPy has no point.
     columns = (survival.quantiles, 1 - survival.probabilities, low, high)
-    padded = [np.concatenate(([0.0], column)) for column in columns]
-    curve = TimeToGrok(*padded, marks=ends_S[censored], end=float(ends_S.max()))
+    steps, share, low, high = (np.concatenate(([0.0], column)) for column in columns)
+    curve = TimeToGrok(steps, share, low, high, marks=ends_S[censored], end=float(ends_S.max()))
     if seeds["configuration"].nunique() > 1:
         low, high = _clustered_band(seeds, curve, ends_S, grokked, censored)
         return replace(curve, low=low, high=high)

@@ -59,6 +59,16 @@ class Paired:
         return ratio_interval(self.both, self.first, self.second)
 
 
+def times(ratio: float | None) -> str:
+    """Return a ratio as text."""
+    return "×–" if ratio is None else f"×{ratio:.2f}"
+
+
+def ends_text(interval: Interval | None, between: str) -> str:
+    """Return the ends of a ratio's interval as text; empty if there is none."""
+    return between.join("∞" if end == inf else f"{end:.2f}" for end in interval or ())
+
+
 def mcnemar(first: int, second: int) -> float:
     """Return McNemar's exact two-sided p (Psychometrika 12, 1947) of the pairs that differ; 1 if there are none."""
     from scipy.stats import binomtest

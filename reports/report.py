@@ -154,6 +154,7 @@ def percentages_whole(page: str) -> str:
     '95_% <pre>7 % 3</pre>'
     """
     parts = re.split(r"(<pre.*?</pre>|<script.*?</script>|<style.*?</style>)", page, flags=re.DOTALL)
+    # Every second part is quoted.
     for n in range(0, len(parts), 2):
         parts[n] = re.sub(r"(\d) %", "\\1\N{NO-BREAK SPACE}%", parts[n])
     return "".join(parts)
@@ -203,6 +204,7 @@ class _Page:
 
         objective = shrunk(configurations, seeds)
         rows = configurations.to_dict("records")
+        # Of equal standing the shrunk rate decides, which tells apart those that never grokked too.
         keys = [(*standing(row), t) for row, t in zip(rows, objective, strict=True)]
         order = sorted(range(len(keys)), key=keys.__getitem__, reverse=True)
         self.objective = objective[order]
@@ -396,7 +398,8 @@ class _Page:
         """Return the first few configurations, and all that were confirmed."""
         confirmed = np.flatnonzero(self.configurations["confirmation_seeds"] > 0)
         first = range(min(BEST, len(self.configurations)))
-        return [self.row(i) for i in sorted({*first, *confirmed.tolist()})]
+        places = {*first, *confirmed.tolist()}
+        return [self.row(i) for i in sorted(places)]
 
     def row(self, i: int) -> Row:
         """Return one configuration: its columns and its two rates."""
@@ -543,6 +546,7 @@ class _Page:
         try:
             return constraint_table(_plain(self.configurations), seeds=self.records)
         except UserError:
+            # Not an error here: most studies toggle nothing.
             return None
 
     def table_lines(self) -> tuple[list[str], list[list[str]]]:

@@ -165,6 +165,7 @@ class Cell:
         with_it = self.with_it
         without = self.without
         paired = self.paired
+        # A pair that shares no seed has no ratio, with finished seeds or without.
         finished = self.pair.finished if self.pair and self.paired else None
         return {
             "scale": self.scale,
@@ -291,6 +292,7 @@ def constraint_table(
 
     columns = _columns(pairs, [preset(name) for name in scales])
     names = _names(columns, {arm.spec: arm.scale for arm in arms if arm.scale})
+    # A row of a scale that is no column would be empty.
     rows = rows or {row for scale, row in pairs if scale in names}
     ordered = {row: spelt(*row) for row in sorted(rows, key=row_order)}
 
@@ -366,6 +368,7 @@ def _scales(partners: Mapping[Spec, Mapping[Constraint, Spec]], named: Collectio
                 waiting += joined[spec]
 
         own = [spec for spec in together if spec in named]
+        # Without a name, the spec from which most others are one constraint away.
         if not own:
             own = [max(together, key=lambda spec: (len(partners[spec]), -len(spec.applied())))]
         scales += own
@@ -398,6 +401,7 @@ def _columns(pairs: Mapping[tuple[Spec, Constraint], Sequence[Pair]], asked: Seq
     """
     by_scale: dict[Spec, set[frozenset[str]]] = {}
     for (scale, _), group in pairs.items():
+        # A pair is one and the same, whichever of its arms is the scale.
         keys = {frozenset((p.with_it.configuration, p.without.configuration)) for p in group}
         by_scale.setdefault(scale, set()).update(keys)
 

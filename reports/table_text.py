@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from io import StringIO
 from itertools import compress
-from math import inf
 from typing import Any
 
+from reports import ratios
 from reports.arms import Arm
-from reports.ratios import discoveries
+from reports.ratios import discoveries, ends_text
 from reports.table import Cell, Table, constraint_table
 from reports.verdicts import RULE, SECTION, Agreement, Answer, Effect, published
 from search.stats.intervals import LEVEL
@@ -92,7 +92,7 @@ def markdown(table: Table, paper: bool = False, ui: str = "") -> str:
 
 
 def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table with padded columns."""
+    """Return a table with padded columns, so that it can be read as plain text too."""
     lines = [[_plain(text) for text in line] for line in (head, *rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     lines.insert(1, ["-" * width for width in widths])
@@ -151,6 +151,7 @@ def _summary(cell: Cell | None, paper: bool) -> str:
     if costs:
         words += f",{costs}"
     text = f"{words}: {count(cell.with_it)} vs {count(cell.without)}"
+    # Only where the paper sees it otherwise: agreement needs no words in a narrow cell.
     if paper and cell.agreement == Agreement.CONTRADICTS:
         text += f" (paper: {cell.published.verdict})"
     return text
@@ -191,6 +192,7 @@ def _line(cell: Cell, link: Link) -> dict[str, str]:
         shares.append(f"{link(arm)} {100 * arm.rate:.0f} %" if arm else MISSING)
         finished.append(f"{arm.grokked_with_finished}/{arm.n}" if arm else MISSING)
     with_it, without = shares
+    # The columns that `details` leaves out by these names.
     words, agrees = PAPER
     return {
         "constraint": cell.constraint,
@@ -233,8 +235,7 @@ def _ratio(cell: Cell) -> str:
 
 def interval(cell: Cell, between: str = "–") -> str:
     """Return the ends of the ratio's interval as text; empty if nothing is paired."""
-    ends = cell.interval or ()
-    return between.join("∞" if end == inf else f"{end:.2f}" for end in ends)
+    return ends_text(cell.interval, between)
 
 
 def count(arm: Arm | None) -> str:
@@ -243,8 +244,7 @@ def count(arm: Arm | None) -> str:
 
 def times(cell: Cell) -> str:
     """Return the ratio of grok rates as text."""
-    ratio = cell.paired.ratio if cell.paired else None
-    return f"×{MISSING}" if ratio is None else f"×{ratio:.2f}"
+    return ratios.times(cell.paired.ratio if cell.paired else None)
 
 
 # Notes
@@ -261,6 +261,7 @@ def notes(table: Table) -> list[str]:
         "saves: parameters that the constraint takes away",
         "paper: its words, in brackets the exact match that it gives. agreement: of `trains` with them",
     ]
+    # Of what no cell has, nothing is said.
     if any(arm.stopped for arm in arms):
         lines.append("an arm that went on until enough seeds had grokked has too high a share, and no ratio")
     if any(arm.finishes for arm in arms):
