@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from own_modules.spec import Module
 
 CLOSE = 1e-3
+"""Relative and absolute: as far as rounding moves logits of different shapes of call."""
 
 
 @lru_cache(1024)
@@ -47,10 +48,12 @@ def _check_parts(spec: Module) -> None:
     """Refuse parts that draw at random or keep something from call to call, and parameters that are none of θ."""
     # First by what parts are, since that names the part: calls, below, only show that something draws.
     for name, part in template(spec).named_modules():
+        called = name or "it"  # the whole module has no name
         if "Dropout" in type(part).__name__ and getattr(part, "p", None):
-            raise ValueError(f"{name or 'it'} is dropout, whose draws no record could repeat: set p=0")
+            raise ValueError(f"{called} is dropout, whose draws no record could repeat: set p=0")
         if getattr(part, "track_running_stats", False):
-            raise ValueError(f"{name or 'it'} keeps running statistics, which are no parameters: use LayerNorm")
+            raise ValueError(f"{called} keeps running statistics, which are no parameters: use LayerNorm")
+
     named = dict(template(spec).named_parameters())
     for name, parameter in named.items():
         if parameter.dtype != torch.float32:
@@ -61,6 +64,7 @@ def _check_parts(spec: Module) -> None:
         raise ValueError("two parameters have one name once dots are underscores")
     if not 0 < spec.params <= MOST_PARAMS:
         raise ValueError(too_many(spec.params))
+
     constraints_of(spec)
     for kind in spec.parts.values():
         _check_sizes(spec, kind)
@@ -73,13 +77,13 @@ def _check_sizes(spec: Module, kind: Parts) -> None:
     if count < 2:
         return
     # Tried by building one of a part less: a class may say anything of its axes.
-    fewer = spec.replaced({kind.size: count - 1})
-    shapes = fewer.shapes()
+    shapes = spec.replaced({kind.size: count - 1}).shapes()
     for name, shape in spec.shapes().items():
         expected = list(shape)
         if name in kind.axes:
             axis = kind.axes[name]
-            expected[axis] = expected[axis] // count * (count - 1)
+            size_of_part = expected[axis] // count
+            expected[axis] -= size_of_part
         actual = list(shapes.get(name, ()))
         if name not in shapes or actual != expected:
             raise ValueError(f"parts: with {kind.size}={count - 1} {name} must be {expected}, and is {actual}")
@@ -87,25 +91,32 @@ def _check_sizes(spec: Module, kind: Parts) -> None:
 
 def _check_draws(spec: Module) -> None:
     """Raise ValueError for first values that a seed does not repeat, and constants that it draws."""
-    # The same seed twice shows draws by another generator; another seed shows constants that are drawn.
-    first, again, other = build(spec, 0), build(spec, 0), build(spec, 1)
-    pairs = zip(first.named_parameters(), again.parameters(), strict=True)
-    if strange := [name for (name, one), two in pairs if not torch.equal(one, two)]:
-        raise ValueError(f"parameter {strange[0]} is not drawn by torch's generator: no seed repeats it")
-    buffers = zip(first.named_buffers(), other.buffers(), strict=True)
-    if drawn := [name for (name, one), two in buffers if not torch.equal(one, two)]:
-        raise ValueError(f"buffer {drawn[0]} is drawn at random, and all seeds share it: make it a parameter")
+    first = build(spec, 0)
+    # The same seed again shows draws by another generator.
+    again = build(spec, 0)
+    for (name, one), two in zip(first.named_parameters(), again.parameters(), strict=True):
+        if not torch.equal(one, two):
+            raise ValueError(f"parameter {name} is not drawn by torch's generator: no seed repeats it")
+
+    # Another seed shows constants that are drawn.
+    other = build(spec, 1)
+    for (name, one), two in zip(first.named_buffers(), other.buffers(), strict=True):
+        if not torch.equal(one, two):
+            raise ValueError(f"buffer {name} is drawn at random, and all seeds share it: make it a parameter")
 
 
 def _check_calls(spec: Module) -> None:
     """Refuse what a call returns or changes."""
-    task, length = spec.task, spec.prompt + spec.answers - 1
+    task = spec.task
+    length = spec.prompt + spec.answers - 1
     rows = max(4, task.vocabulary // length + 1)  # so that each token is read
     counted = torch.arange(rows * length)
     tokens_BT = (counted % task.vocabulary).reshape(rows, length)
-    module, read = build(spec, 0), tokens_BT.clone()
-    before = {name: buffer.clone() for name, buffer in module.named_buffers()}
 
+    # A copy is given to the module, which may write to it.
+    read = tokens_BT.clone()
+    module = build(spec, 0)
+    before = {name: buffer.clone() for name, buffer in module.named_buffers()}
     logits = _called(lambda: module(read), f"fails on tokens 0 to {task.vocabulary - 1} {list(tokens_BT.shape)}")
     if not torch.equal(read, tokens_BT):
         raise ValueError("it changes the tokens that it is given")
@@ -113,7 +124,14 @@ def _check_calls(spec: Module) -> None:
         if not torch.equal(buffer, before[name]):
             raise ValueError(f"a call changes buffer {name}: seeds would share it")
     _check_shape(spec, logits, rows, length)
+    _check_company(module, tokens_BT, logits)
+    if spec.answers > 1:
+        _check_causal(module, tokens_BT, logits, task.outputs)
+    _check_together(spec, module, tokens_BT, logits)
 
+
+def _check_company(module: nn.Module, tokens_BT: Tensor, logits: Tensor) -> None:
+    """Raise ValueError where an answer depends on other problems, or on how often the module was called."""
     # All seeds of a bank are one call, and a seed must not depend on its company, or on how often it was called.
     with seeded(1):
         other = _called(lambda: module(tokens_BT), "fails when it is called again")
@@ -123,17 +141,19 @@ def _check_calls(spec: Module) -> None:
     if not _is_close(alone, logits[:1]):
         raise ValueError("an answer depends on the other problems of the batch")
 
+
+def _check_causal(module: nn.Module, tokens_BT: Tensor, logits: Tensor, outputs: int) -> None:
+    """Raise ValueError where a position's logits depend on later tokens, or on whether there are any."""
     # Training is teacher-forced: the whole answer is read at once, while decoding has only its beginning.
-    if spec.answers > 1:
-        changed_BT = tokens_BT.clone()
-        changed_BT[:, -1] = (changed_BT[:, -1] + 1) % task.outputs
-        later = _called(lambda: module(changed_BT), "fails on other tokens")
-        if not _is_close(later[:, :-1], logits[:, :-1]):
-            raise ValueError("it reads the answer that it is asked for: a position must see earlier tokens alone")
-        shorter = _called(lambda: module(tokens_BT[:, :-1]), "fails on a sequence without its last token")
-        if not _is_close(shorter, logits[:, :-1]):
-            raise ValueError("a position's logits depend on the sequence's length")
-    _check_together(spec, module, tokens_BT, logits)
+    earlier = logits[:, :-1]
+    changed_BT = tokens_BT.clone()
+    changed_BT[:, -1] = (changed_BT[:, -1] + 1) % outputs
+    later = _called(lambda: module(changed_BT), "fails on other tokens")
+    if not _is_close(later[:, :-1], earlier):
+        raise ValueError("it reads the answer that it is asked for: a position must see earlier tokens alone")
+    shorter = _called(lambda: module(tokens_BT[:, :-1]), "fails on a sequence without its last token")
+    if not _is_close(shorter, earlier):
+        raise ValueError("a position's logits depend on the sequence's length")
 
 
 def _check_shape(spec: Module, logits: object, rows: int, length: int) -> None:
@@ -141,13 +161,15 @@ def _check_shape(spec: Module, logits: object, rows: int, length: int) -> None:
     outputs = spec.task.outputs
     if not isinstance(logits, Tensor):
         raise ValueError(f"it must return a tensor of logits, and returns {type(logits).__name__}")
-    forms = [(rows, length)]
+
+    forms: list[tuple[int, ...]] = [(rows, length)]
     wanted = f"[{rows}, {length}, V]"
     if spec.answers == 1:
-        forms.append((rows,))  # type: ignore[arg-type]
+        forms.append((rows,))
         wanted += f" or [{rows}, V]"
     if logits.shape[:-1] not in forms:
         raise ValueError(f"it must return logits {wanted} for tokens [{rows}, {length}], not {list(logits.shape)}")
+
     # More logits than answers may be: those behind are for tokens that are only read.
     if logits.shape[-1] < outputs:
         raise ValueError(f"it has {logits.shape[-1]} logits, and {spec.task.title} has {outputs} answers")
@@ -170,13 +192,14 @@ def _check_together(spec: Module, module: nn.Module, tokens_BT: Tensor, logits: 
     slope_SP = _called(lambda: grad(total)(theta_SP), fails)
     if not torch.isfinite(slope_SP).all():
         raise ValueError("its gradient is not finite before training")
+
+    together: Tensor = spec.forward(theta_SP, tokens_1TB, first=spec.prompt - 1)
+    named = parameters(spec, theta_SP)
     for seed in (0, 1):
-        named = parameters(spec, theta_SP[seed : seed + 1])
-        own = {name: t[0] for name, t in named.items()}
+        own = {name: t_S[seed] for name, t_S in named.items()}
         alone = functional_call(module, own, (tokens_BT,))
-        together = spec.forward(theta_SP, tokens_1TB, first=spec.prompt - 1)
         last_BV = alone if alone.dim() == 2 else alone[:, -1]
-        if not _is_close(together[:, seed, -1].T, last_BV):  # type: ignore[call-overload]
+        if not _is_close(together[:, seed, -1].T, last_BV):
             raise ValueError("two seeds at once do not give what each gives alone")
 
 

@@ -81,15 +81,18 @@ def _loaded(where: str, code: str, digest: str) -> ModuleType:
     place = where.partition(":")[0]
     if not code:
         return importlib.import_module(place)
+
     name = f"adder_search_module_{digest[:16]}"
     module = ModuleType(name)
     module.__file__ = f"<{place} {digest[:12]}>"
     # Tracebacks and `inspect` find its lines there: no file need have them any more.
     linecache.cache[module.__file__] = (len(code), None, code.splitlines(keepends=True), module.__file__)
-    sys.modules[name] = module  # where dataclasses and pickles look for it
+    # Where dataclasses and pickles look for it.
+    sys.modules[name] = module
     try:
         exec(compile(code, module.__file__, "exec"), vars(module))
-    except BaseException:  # as an import does: half a module must not be found
+    except BaseException:
+        # As an import does: half a module must not be found.
         del sys.modules[name]
         raise
     return module
@@ -108,20 +111,25 @@ def class_of(spec: Module) -> type[nn.Module]:
 
 def arguments_of(spec: Module) -> dict[str, Any]:
     """Return the arguments of a spec's class with their defaults; MISSING for one that has none."""
-    parameters = list(inspect.signature(class_of(spec).__init__).parameters.values())[1:]  # without self
+    signature = inspect.signature(class_of(spec).__init__)
+    parameters = list(signature.parameters.values())[1:]  # without self
     several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return {p.name: p.default for p in parameters if p.kind not in several}
 
 
 def constraints_of(spec: Module) -> dict[str, Any]:
     """Return what the class lists in `constraints`: arguments, and their values that mean "off"."""
-    cls, arguments = class_of(spec), dict(spec.args)
+    cls = class_of(spec)
     listed = getattr(cls, "constraints", {})
+    known = {}
+    if isinstance(listed, Mapping):
+        arguments = dict(spec.args)
+        known = {name: off for name, off in listed.items() if name in arguments}
     # A list of the class's own must be right; one that a base class has may name arguments that this one lacks.
-    is_mapping = isinstance(listed, Mapping)
-    if not is_mapping or ("constraints" in vars(cls) and not set(listed) <= set(arguments)):
+    is_own = "constraints" in vars(cls)
+    if not isinstance(listed, Mapping) or (is_own and len(known) < len(listed)):
         raise ValueError(f"{spec.module}: constraints must be arguments of the class with their off values")
-    return {name: off for name, off in listed.items() if name in arguments}
+    return known
 
 
 def parts_of(spec: Module) -> dict[str, Parts]:
@@ -145,11 +153,14 @@ def parts_of(spec: Module) -> dict[str, Parts]:
 
 
 def _is_kind(spec: Module, kind: Any) -> bool:
-    is_pair = isinstance(kind, tuple | list) and len(kind) == 2 and isinstance(kind[1], Mapping)
-    if not is_pair or type(dict(spec.args).get(kind[0])) is not int:
+    """True if a kind is an argument that counts, with axes of parameters that there are."""
+    if not isinstance(kind, tuple | list) or len(kind) != 2:
+        return False
+    size, axes = kind
+    if not isinstance(axes, Mapping) or type(dict(spec.args).get(size)) is not int:
         return False
     dims = {name: parameter.dim() for name, parameter in template(spec).named_parameters()}
-    return all(name in dims and axis in range(dims[name]) for name, axis in kind[1].items())
+    return all(name in dims and axis in range(dims[name]) for name, axis in axes.items())
 
 
 @contextmanager

@@ -12,12 +12,14 @@ from own_modules.spec import ARG, Module, place_of
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RecordedModule(Module, listed=False):
-    """A module without its code. asked: its task in words."""
+    """A module without its code."""
 
     asked: str = ""
+    """Its task in words."""
     off: tuple[tuple[str, Any], ...] = ()
     """Arguments that are constraints, with their values that mean "off"."""
     count: int = dataclasses.field(default=0, compare=False)
+    """Its parameters, as the row has them: without its code nobody can count them."""
 
     @property
     def params(self) -> int:
@@ -28,7 +30,8 @@ class RecordedModule(Module, listed=False):
         return dict(self.off)
 
     def value_of(self, name: str) -> Any:
-        return dict(self.args).get(name)  # a row has no value that is none
+        # A row lacks what has the value None.
+        return dict(self.args).get(name)
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -50,16 +53,17 @@ def recorded_module(fields: Mapping[str, Any], off: Any, params: int) -> Recorde
     is no module's row.
     """
     arguments = {name.removeprefix(ARG): value for name, value in fields.items() if name.startswith(ARG)}
-    texts = {name: str(fields.get(name, "")) for name in ("digest", "task")}
+    digest = str(fields.get("digest", ""))
+    asked = str(fields.get("task", ""))
     # Names and values reach pages and terminals: a stranger's must be plain words.
     if not isinstance(off, dict) or not all(name.isidentifier() for name in (*arguments, *off)):
         raise ValueError("constraints and arguments of a module must have names of Python")
-    if not all(map(str.isprintable, texts.values())):
+    if not (digest + asked).isprintable():
         raise ValueError("a module's digest and task must be one line of text")
     return RecordedModule(
         module=place_of(fields["module"]),
-        digest=texts["digest"],
-        asked=texts["task"],
+        digest=digest,
+        asked=asked,
         args=_sorted(arguments),
         off=_sorted(off),
         count=params,
@@ -67,6 +71,7 @@ def recorded_module(fields: Mapping[str, Any], off: Any, params: int) -> Recorde
 
 
 def _sorted(values: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    """Return names and values in the order of the names: columns of a file may have any."""
     return tuple((name, _plain(values[name])) for name in sorted(values))
 
 

@@ -62,6 +62,7 @@ class Module(Spec, listed=False):
 
     @property
     def label(self) -> str:
+        """The class's name."""
         return self.module.partition(":")[2]
 
     @property
@@ -101,14 +102,23 @@ class Module(Spec, listed=False):
     def read_answer(self, answer_AB: Tensor) -> Tensor:
         return self.task.read(answer_AB)
 
+    @property
+    def place(self) -> str:
+        """The file or package that has the class."""
+        return self.module.partition(":")[0]
+
     def places(self) -> set[str]:
-        installed = set() if self.code else {self.module.partition(":")[0]}
-        return {type(self.task).__module__} | installed
+        places = {type(self.task).__module__}
+        if not self.code:
+            places.add(self.place)
+        return places
 
     def files(self, theta_P: Tensor) -> dict[str, bytes]:
         """Return what torch alone loads: the module's state, and its file."""
-        text = {Path(self.module.partition(":")[0]).name: self.code.encode()} if self.code else {}
-        return {"state_dict.pt": Module._loading.state_of(self, theta_P), **text}
+        files = {"state_dict.pt": Module._loading.state_of(self, theta_P)}
+        if self.code:
+            files[Path(self.place).name] = self.code.encode()
+        return files
 
     def folds(self) -> list[Fold]:
         """Return a rewriting for each constraint that only lets parameters share values."""
@@ -145,24 +155,22 @@ class Module(Spec, listed=False):
                 known = ("module", "args", "task", *(f"{ARG}{n}" for n in arguments))
                 raise ValueError(f"unknown field {name!r:.80} of a module; {did_you_mean(name, known)}")
             arguments[name.removeprefix(ARG)] = value
-        where, text = place_of(module), code
-        if not isinstance(text, str) or not isinstance(digest, str):
-            raise ValueError(f"code must be a text, got {text!r:.80}")
 
-        # Before anything of it runs: a record's text may be a stranger's. What is installed the user has chosen.
+        where = place_of(module)
+        if not isinstance(code, str) or not isinstance(digest, str):
+            raise ValueError(f"code must be a text, got {code!r:.80}")
         if is_file(where):
-            if not text:
-                raise ValueError(f"{where} comes without its text: load_module reads a file of your own")
-            own = digest_of(text)
-            if not may_run(own):
-                raise Untrusted(f"{where} is code (SHA-256 {own[:12]}) that has not run here: --trust runs it")
+            # Before anything of it runs: a record's text may be a stranger's.
+            own = _trusted_digest(where, code)
         else:
-            own, text = Module._loading.installed_digest(where), ""
+            # What is installed the user has chosen.
+            own = Module._loading.installed_digest(where)
+            code = ""
 
         if digest not in ("", own):
             raise ValueError(f"{where} has changed: recorded with SHA-256 {digest:.12}, here it is {own[:12]}")
         asked = ADDITION if task is None else make_task(task)
-        spec = cls(module=where, code=text, digest=own, task=asked)
+        spec = cls(module=where, code=code, digest=own, task=asked)
         return dataclasses.replace(spec, args=_checked_arguments(spec, arguments))
 
     def as_dict(self) -> dict[str, Any]:
@@ -171,7 +179,9 @@ class Module(Spec, listed=False):
 
     def shown(self) -> dict[str, Any]:
         """Return one value for each argument, and no text."""
-        values = {k: v for k, v in super().shown().items() if k not in ("args", "code")}
+        values = super().shown()
+        for name in ("args", "code"):
+            values.pop(name, None)  # a recorded module has neither
         arguments = {f"{ARG}{name}": _lists(value) for name, value in self.args}
         return {**values, "digest": self.digest[:12], **arguments}
 
@@ -208,11 +218,12 @@ class Module(Spec, listed=False):
         return dataclasses.replace(self, args=_checked_arguments(self, dict(self.args) | dict(values)))
 
     def __reduce__(self) -> Any:
-        # of a pickle only fields are read, and nothing is asked: a driver's worker runs what the driver runs
+        # Of a pickle only fields are read, and nothing is asked: a driver's worker runs what the driver runs.
         return _restored, tuple(getattr(self, field.name) for field in dataclasses.fields(self))
 
 
 def _restored(*values: Any) -> Module:
+    """Return the module of a pickle, by the values of its fields."""
     names = [field.name for field in dataclasses.fields(Module)]
     return Module(**dict(zip(names, values, strict=True)))
 
@@ -230,17 +241,29 @@ def load_module(where: str, args: Mapping[str, Any] | None = None, task: Any = N
     return Module.from_values(where, args, text, task=task)
 
 
+def _trusted_digest(where: str, text: str) -> str:
+    """Return the digest of a file's text. Raises ValueError if it is empty, Untrusted if it may not run."""
+    if not text:
+        raise ValueError(f"{where} comes without its text: load_module reads a file of your own")
+    digest = digest_of(text)
+    if not may_run(digest):
+        raise Untrusted(f"{where} is code (SHA-256 {digest[:12]}) that has not run here: --trust runs it")
+    return digest
+
+
 def place_of(where: Any) -> str:
     """Return a module's name. Raises ValueError for anything else."""
-    file, _, name = where.partition(":") if isinstance(where, str) else ("", "", "")
-    is_path = file.endswith(".py") or all(part.isidentifier() for part in file.split("."))
-    is_line = isinstance(where, str) and len(where) <= LONGEST_PLACE and where.isprintable()
-    if not (file and name.isidentifier() and is_path and is_line):
-        raise ValueError(f"module must be FILE.py:Class or package.module:Class, got {where!r:.80}")
-    return str(where)
+    if isinstance(where, str):
+        file, _, name = where.partition(":")
+        is_path = file.endswith(".py") or all(part.isidentifier() for part in file.split("."))
+        is_line = len(where) <= LONGEST_PLACE and where.isprintable()
+        if is_path and is_line and name.isidentifier():
+            return str(where)
+    raise ValueError(f"module must be FILE.py:Class or package.module:Class, got {where!r:.80}")
 
 
 def _mapping(args: Any) -> Mapping[str, Any]:
+    """Return arguments by name; none for None. Raises ValueError for anything else."""
     if args is None:
         return {}
     if not isinstance(args, Mapping) or not all(isinstance(name, str) for name in args):
@@ -255,15 +278,18 @@ def _checked_arguments(spec: Module, given: Mapping[str, Any]) -> tuple[tuple[st
         if name not in defaults:
             raise ValueError(f"{spec.label} has no argument {name!r:.80}; {did_you_mean(name, defaults)}")
         default = defaults[name]
-        is_number = type(default) is float and type(value) is int  # 1 for 1.0, as YAML has it
-        is_typed = isinstance(default, bool | int | float | str) and not is_number
+        # 1 for 1.0, as YAML has it.
+        is_whole = type(default) is float and type(value) is int
+        is_typed = isinstance(default, bool | int | float | str) and not is_whole
         if is_typed and type(value) is not type(default):
             raise ValueError(f"{ARG}{name} must be of the kind of {default!r:.80}, got {value!r:.80}")
         if not _is_plain(value):
             raise ValueError(f"{ARG}{name} must be a number, a text, true, false, null or a list, got {value!r:.80}")
+
     for name, default in defaults.items():
         if default is Module._loading.MISSING and name not in given:
             raise ValueError(f"{ARG}{name} is missing: {spec.label} has no default for it")
+
     # Defaults too, so that a class that changes one is another model. One that is no plain value stays the class's.
     values = {name: given.get(name, default) for name, default in defaults.items()}
     return tuple((name, _tuples(value)) for name, value in values.items() if _is_plain(value))

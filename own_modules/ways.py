@@ -19,12 +19,15 @@ if TYPE_CHECKING:
     from model.spec import Spec
     from own_modules.spec import Module
 
-PROBLEMS, CLOSE = 8, 1e-5
+PROBLEMS = 8
+CLOSE = 1e-5
+"""Relative and absolute difference of logits that are called the same."""
 
 
 def aliases(spec: Module) -> dict[str, str]:
     """Return all names of a module's parameters, with the name by which each is a tensor of θ."""
-    firsts: dict[Tensor, str] = {}  # by identity, as torch hashes tensors: a tied parameter is one object
+    # By identity, as torch hashes tensors: a tied parameter is one object.
+    firsts: dict[Tensor, str] = {}
     names = {}
     for name, parameter in template(spec).named_parameters(remove_duplicate=False):
         own = name.replace(".", "_")
@@ -63,6 +66,7 @@ def folds(spec: Module) -> list[Fold]:
         # Tried, since any code may stand behind a constraint: freed, the same numbers must answer alike.
         theta_1P = spec.initial(0)[None]
         tensors = {alias: t_1[0] for alias, t_1 in all_tensors(spec, theta_1P).items()}
-        if answers_as(spec, theta_1P, freer, freer.layout.join(tensors)[None]):
+        freer_1R = freer.layout.join(tensors)[None]
+        if answers_as(spec, theta_1P, freer, freer_1R):
             found.append(Fold(f"{name} taken off", freer, partial(_renamed, spec)))
     return found

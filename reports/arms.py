@@ -98,15 +98,17 @@ def read_arms(configurations: Sequence[Row], seeds: Iterable[SeedRecord]) -> lis
         if missing:
             raise UserError(f"this is no frame of configurations: it has no column {', '.join(missing)}")
 
+    # Without those of a confirmation, which only the best arms have.
     by_arm: dict[tuple[str, str], SeedRows] = {}
     for seed in seeds:
         if seed.outcome in COUNTED and not seed.confirmation:
             by_arm.setdefault((seed.study, seed.configuration), {})[seed.seed] = seed
 
     arms: dict[tuple[str, str], Arm] = {}
+    # Of repeats the first has the most seeds.
     for row in sorted(configurations, key=lambda row: row["seeds"], reverse=True):
         key = str(row["study"]), str(row["configuration"])
-        if key in arms:  # a repeat has fewer seeds
+        if key in arms:
             continue
         try:
             if not _is_derived(row):
@@ -118,9 +120,9 @@ def read_arms(configurations: Sequence[Row], seeds: Iterable[SeedRecord]) -> lis
 
 def _is_derived(row: Row) -> bool:
     """True if a row says nothing about training from random values: see `read_arms`. Raises ValueError."""
-    origins = (row.get("recipe.teacher"), row.get("recipe.start"))
-    if any(isinstance(text, str) and text for text in origins):
-        return True
+    for origin in (row.get("recipe.teacher"), row.get("recipe.start")):
+        if isinstance(origin, str) and origin:  # a frame has NaN for none
+            return True
     family = family_class(row["model.family"])
     return family is Tied or (family.runs_code and str(row.get("recipe.stages")) not in NO_STAGES)
 
@@ -130,9 +132,12 @@ def _arm(row: Row, seeds: SeedRows) -> Arm:
     spec = _spec(row)
     recipe = _recipe(_fields(row, "recipe."))
     end = recipe.steps if recipe.finish_above < 1 else None
-    grokked = {number: seed.has_grokked for number, seed in seeds.items()}
-    finished = {number for number, seed in seeds.items() if end and seed.grok_step == end}
-    by_training = {number: success and number not in finished for number, success in grokked.items()}
+    grokked = {}
+    by_training = {}
+    for number, seed in seeds.items():
+        is_finished = end is not None and seed.grok_step == end
+        grokked[number] = seed.has_grokked
+        by_training[number] = seed.has_grokked and not is_finished
 
     # Only its seeds tell which of a study that finishes seeds grokked by training.
     if end or seeds:
@@ -143,15 +148,19 @@ def _arm(row: Row, seeds: SeedRows) -> Arm:
         n = int(row["seeds"])
         count = int(row["grokked"])
         wrongly = float(row.get("wrongly") or 0.0)
+    # The row's count is of all seeds: it has verified ones that curvature finished.
     verified = int(row["verified"])
     if end:
         right = spec.task.problems
         verified = sum(seed.verified == right for number, seed in seeds.items() if by_training[number])
 
-    names = {name: str(row[name] or "") for name in ("configuration", "study", "experiment_id", "run_id")}
-    for name in filter(None, names.values()):  # they are shown, in links too, and a file may have any text there
-        if not IDENTIFIER.fullmatch(name):
+    names = {}
+    for column in ("configuration", "study", "experiment_id", "run_id"):
+        name = str(row[column] or "")
+        # Names are shown, in links too, and a file may have any text there.
+        if name and not IDENTIFIER.fullmatch(name):
             raise ValueError(f"{name!r:.80} is no name")
+        names[column] = name
     return Arm(
         spec=spec,
         recipe=recipe,
@@ -162,16 +171,17 @@ def _arm(row: Row, seeds: SeedRows) -> Arm:
         verified=verified,
         missed=wrongly,
         ended=sum(int(row.get(name) or 0) for name in ENDED_BY_RULES),
-        scale=_line(row.get(SCALE)),
+        scale=_scale(row),
         stopped=row.get("stopped") in (True, 1),
         seeds=by_training,
         with_finished=grokked,
     )
 
 
-def _line(value: Any) -> str:
-    """Return a line of text; nothing for what is none, as in rows without it."""
-    return value if isinstance(value, str) and value.isprintable() else ""
+def _scale(row: Row) -> str:
+    """Return the scale of which a study makes a row the base; empty where its text is none, or no line."""
+    scale = row.get(SCALE)
+    return scale if isinstance(scale, str) and scale.isprintable() else ""
 
 
 def _spec(row: Row) -> Spec:
@@ -196,15 +206,22 @@ def _recipe(values: dict[str, Any]) -> Recipe:
     for name, recipe_field in Recipe.__dataclass_fields__.items():
         if isinstance(recipe_field.default, tuple) and name in values:
             entries = json.loads(values[name]) if isinstance(values[name], str) else values[name]
-            values[name] = [entry if isinstance(entry, str) else list(map(_number, entry)) for entry in entries]
+            values[name] = list(map(_entry, entries))
     return Recipe.from_record(_typed(Recipe, values))
 
 
-def _number(entry: Any) -> Any:
-    """Return a list's entry as in a study file: frames turn whole numbers into floats."""
-    if isinstance(entry, str):
-        return entry
-    return int(entry) if float(entry).is_integer() else float(entry)
+def _entry(value: Any) -> Any:
+    """Return an entry of a list, a text or a list of numbers, as in a study file."""
+    if isinstance(value, str):
+        return value
+    return list(map(_number, value))
+
+
+def _number(value: Any) -> Any:
+    """Return a number as in a study file: frames turn whole ones into floats. A text stays as it is."""
+    if isinstance(value, str):
+        return value
+    return int(value) if float(value).is_integer() else float(value)
 
 
 def _typed(cls: Any, values: Row) -> dict[str, Any]:

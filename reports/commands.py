@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from search.analysis.frames import RecordSet
     from search.store.home import Home
 
-FORMATS, PICTURES = ("md", "csv", "json"), (".svg", ".png")
+FORMATS = ("md", "csv", "json")
+PICTURES = (".svg", ".png")
 
 
 @click.command()
@@ -50,15 +51,20 @@ def table(
     STUDY is a recorded study, or a .parquet or .csv file of configurations or seeds (adder-search records);
     without any, all studies of the home are read, or with --shipped none.
     """
+    # Imported here, as everything heavy in this file: `--help` needs click alone.
+    from reports.records import shipped_records
     from reports.table import NoPartners
     from reports.table_text import table_of, write_table
-    from search.analysis.frames import RecordSet, shipped_records
+    from search.analysis.frames import RecordSet
     from search.study.described import counted
 
-    shipped_too = shipped_records() if shipped else ()
-    records = RecordSet([*studies, *shipped_too], home.path)
+    names = list(studies)
+    if shipped:
+        names += shipped_records()
+    records = RecordSet(names, home.path)
     if interactions:
-        _deliver(target, *part("interactions", "--interactions")(records, style))
+        answer = part("interactions", "--interactions")(records, style)
+        _deliver(target, *answer)
         return
 
     try:
@@ -75,7 +81,8 @@ def table(
         return table_figure(constraints)
 
     rows = counted(len(constraints.constraints), "constraint")
-    summary = f"{rows} at {counted(len(constraints.scales), 'scale')}"
+    columns = counted(len(constraints.scales), "scale")
+    summary = f"{rows} at {columns}"
     _deliver(target, lambda: write_table(constraints, style, paper=paper, ui=ui), picture, summary)
 
 
@@ -84,7 +91,8 @@ def _show_flags(records: RecordSet, style: str, target: Path | None) -> bool:
     from reports.flags import flag_grids, single_flags, write_flags
     from search.study.described import counted
 
-    configurations, seeds = records.configurations(), records.seeds()
+    configurations = records.configurations()
+    seeds = records.seeds()
     singles = single_flags(configurations, seeds)
     grids = flag_grids(configurations, seeds)
     if not singles and not grids:
@@ -95,16 +103,20 @@ def _show_flags(records: RecordSet, style: str, target: Path | None) -> bool:
 
         return flags_figure(singles, grids)
 
-    found = {"flag": len(singles), "flag pair": len(grids)}
-    summary = ", ".join(counted(number, noun) for noun, number in found.items() if number)
-    _deliver(target, lambda: write_flags(singles, grids, style), picture, summary)
+    parts = []
+    if singles:
+        parts.append(counted(len(singles), "flag"))
+    if grids:
+        parts.append(counted(len(grids), "flag pair"))
+    _deliver(target, lambda: write_flags(singles, grids, style), picture, ", ".join(parts))
     return True
 
 
 def _deliver(target: Path | None, text: Callable[[], str], picture: Callable[[], Figure] | None, summary: str) -> None:
     """Print a text, or write it or a picture into a file.
 
-    target: the file, whose suffix says which; None to print. summary: what the file has, which is printed.
+    target: the file, whose suffix says which; None to print. text, picture: make what is asked for, and only that.
+    summary: what the file has, which is printed.
     """
     if target is None:
         click.echo(text(), nl=False)
@@ -135,9 +147,11 @@ def report(study: str, target: Path | None, home: Home) -> None:
     from search.study.kind import kinds, proposed_lineages
 
     target = target or Path(f"{study}.html")
-    check_file(target)  # before all is read for nothing
+    # At once, or all might be read for nothing.
+    check_file(target)
     recorded = open_records(home, study)
-    configurations, seeds = configurations_frame(recorded), seeds_frame(recorded)
+    configurations = configurations_frame(recorded)
+    seeds = seeds_frame(recorded)
     if seeds.empty:
         raise UserError(f"study {study!r} has no finished seed yet")
 

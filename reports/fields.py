@@ -15,8 +15,10 @@ from search.study.schema import Study
 from search.study.space import Distribution, Space
 from trainer import Recipe
 
-MOST_CATEGORIES = 6  # up to as many different numbers, where no space says what they are, are categories
-WIDE = 30  # numbers that differ by such a factor are plotted along a logarithmic axis
+MOST_CATEGORIES = 6
+"""Up to this many different numbers are categories, where no space says what they are."""
+WIDE = 30
+"""Numbers that differ by this factor or more are plotted along a logarithmic axis."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,8 @@ class Field:
 
     @property
     def varies(self) -> bool:
-        return len(set(self.values[self.is_present].map(shown))) > 1
+        """True if configurations that have it differ in it."""
+        return self.values[self.is_present].map(shown).nunique() > 1
 
     @property
     def range(self) -> str:
@@ -61,8 +64,9 @@ class Field:
         if self.allowed and self.varies:
             return self.allowed
         if self.allowed:
-            drawn = f"only {shown(self.values[self.is_present].iloc[0])}" if self.is_present.any() else "none"
-            return f"{self.allowed}; drawn: {drawn}"
+            drawn = self.values[self.is_present]
+            only = f"only {shown(drawn.iloc[0])}" if len(drawn) else "none"
+            return f"{self.allowed}; drawn: {only}"
         if self.categories:
             return "; ".join(self.categories)
         return f"{shown(self.values.min())} to {shown(self.values.max())}"
@@ -71,9 +75,9 @@ class Field:
         """Return the configurations' places along an axis; NaN where the family lacks it."""
         if self.categories:
             places = {label: float(i) for i, label in enumerate(self.categories)}
-            x = np.array([places.get(label, np.nan) for label in self.labels()])
+            x = [places.get(label, np.nan) for label in self.labels()]
         else:
-            x = np.array(self.numbers())
+            x = self.numbers()
         return np.where(self.is_present, x, np.nan)
 
 
@@ -100,17 +104,21 @@ def _field(path: str, space: Space, configurations: pd.DataFrame) -> Field:
     if distribution and distribution.when:
         for other, wanted in distribution.when.items():
             # Elsewhere the field is as in the base, whatever the column says.
-            values = values.where([shown(value) == shown(wanted) for value in configurations[other]])
+            is_searched = configurations[other].map(shown) == shown(wanted)
+            values = values.where(is_searched)
 
     known = values.dropna()
     categories = _categories(known, distribution)
+    is_log = False
+    if not categories:
+        is_log = distribution.log if distribution else _is_wide(known)
     return Field(
         path,
         name,
         *meaning(path),
         allowed=describe(distribution) if distribution else "",
         values=values,
-        log=not categories and (distribution.log if distribution else _is_wide(known)),
+        log=is_log,
         categories=categories,
     )
 
@@ -118,10 +126,9 @@ def _field(path: str, space: Space, configurations: pd.DataFrame) -> Field:
 def _categories(values: pd.Series, distribution: Distribution | None) -> tuple[str, ...]:
     """Return labels in order, numbers by their size; empty if the values are points of a range."""
     by_label = {shown(value): value for value in values}
-    are_numbers = not any(
-        isinstance(value, bool) or not isinstance(value, int | float | np.number) for value in by_label.values()
-    )
+    are_numbers = all(map(_is_number, by_label.values()))
     is_range = are_numbers and len(by_label) > MOST_CATEGORIES
+    # Where a space says what the values are, it does not matter how many were drawn.
     if distribution:
         is_range = distribution.choice is None
     if is_range:
@@ -129,7 +136,13 @@ def _categories(values: pd.Series, distribution: Distribution | None) -> tuple[s
     return tuple(sorted(by_label, key=by_label.__getitem__ if are_numbers else None))
 
 
+def _is_number(value: Any) -> bool:
+    """True for a number: to Python a switch is one too, and here a category."""
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+
+
 def _is_wide(values: pd.Series) -> bool:
+    """True if all numbers are above 0 and some differ by a factor of WIDE or more."""
     return bool(values.min() > 0 and values.max() >= WIDE * values.min())
 
 

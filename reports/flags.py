@@ -7,14 +7,14 @@ configurations it is.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import combinations, product
 from math import inf
 from numbers import Real
 from typing import Any
 
 from reports.logistic import Coefficient, fit
-from reports.ratios import Paired, ratio_of_intervals
+from reports.ratios import Paired, ends_text, ratio_of_intervals, times
 from reports.table_text import bullets, markdown_table, rows_text
 from reports.verdicts import cost
 from search.errors import printable
@@ -79,12 +79,11 @@ class Against:
 
     @property
     def times(self) -> str:
-        return "×–" if self.ratio is None else f"×{self.ratio:.2f}"
+        return times(self.ratio)
 
     @property
     def ends(self) -> str:
-        ends = ("∞" if end == inf else f"{end:.2f}" for end in self.interval or ())
-        return " to ".join(ends) or "no interval"
+        return ends_text(self.interval, " to ") or "no interval"
 
     def __str__(self) -> str:
         pairs = f", {self.pairs} seeds in both" if self.pairs else ""
@@ -120,6 +119,7 @@ class Flag:
     """True if it went on until enough seeds had grokked."""
 
     def lines(self) -> list[list[str]]:
+        """Return the texts of a table: its head, and one line for each value."""
         lines = [[self.name, "grokked", f"over {self.sides[0].text}", "effect"]]
         for side in self.sides:
             against = str(side.against or "")
@@ -128,21 +128,22 @@ class Flag:
 
     def tidy(self) -> list[dict[str, Any]]:
         """Return one row for each value."""
-        rows = []
-        for side in self.sides:
-            ratio = asdict(side.against or Against(None, None, 0))
-            low, high = ratio.pop("interval") or (None, None)
-            rows.append({
-                "study": self.study,
-                "flag": self.name,
-                "value": side.value,
-                **_counts(side.rate),
-                **ratio,
-                "ratio_low": low,
-                "ratio_high": None if high == inf else high,  # JSON has no infinity
-                "effect": side.effect or None,
-            })  # fmt: skip
-        return rows
+        return [self._row(side) for side in self.sides]
+
+    def _row(self, side: Side) -> dict[str, Any]:
+        against = side.against or Against(None, None, 0)
+        low, high = against.interval or (None, None)
+        return {
+            "study": self.study,
+            "flag": self.name,
+            "value": side.value,
+            **_counts(side.rate),
+            "ratio": against.ratio,
+            "pairs": against.pairs,
+            "ratio_low": low,
+            "ratio_high": None if high == inf else high,  # JSON has no infinity
+            "effect": side.effect or None,
+        }
 
 
 def single_flags(configurations: Iterable[Row], seeds: Iterable[SeedRecord]) -> list[Flag]:
@@ -150,35 +151,49 @@ def single_flags(configurations: Iterable[Row], seeds: Iterable[SeedRecord]) -> 
     flags = []
     for study, rows, by_key in _by_study(configurations, seeds):
         single = _single(rows)
-        if not single:
-            continue
-
-        name, values = single
-        has_stopped = any(row.get("stopped") for row in rows)
-        sides: list[Side] = []
-        first: Seeds = ()
-        for value in sorted({*values}, key=_order):  # off first, which the others are compared with
-            members = [row for row, of_row in zip(rows, values, strict=True) if of_row == value]
-            own = [seed for row in members for seed in by_key.get(row["configuration"], ())]
-            rate = _rate(own) if own else None
-            against = None
-            # A rate that stopped at a success is too high: it has the interval for that, and no ratio.
-            if rate and has_stopped:
-                rate = _as_recorded(rate, members)
-            elif own and first:
-                against = _against(own, first)
-            if not sides:
-                first = own
-            sides.append(Side(value, rate, against))
-        flags.append(Flag(study, name, tuple(sides), has_stopped))
+        if single:
+            name, values = single
+            has_stopped = any(row.get("stopped") for row in rows)
+            sides = _sides(rows, values, by_key, has_stopped)
+            flags.append(Flag(study, name, tuple(sides), has_stopped))
     return flags
+
+
+def _sides(rows: Rows, values: Sequence[Any], by_key: Mapping[str, Seeds], has_stopped: bool) -> list[Side]:
+    """Return the different values of a flag with their rates, off first. values: one for each row."""
+    sides: list[Side] = []
+    first: Seeds = ()
+    for value in sorted({*values}, key=_order):
+        members = [row for row, of_row in zip(rows, values, strict=True) if of_row == value]
+        own = _seeds_of(members, by_key)
+        rate = _rate(own) if own else None
+        against = None
+        # A rate that stopped at a success is too high: it has the interval for that, and no ratio.
+        if rate and has_stopped:
+            rate = _as_recorded(rate, members)
+        elif own and first:
+            against = _against(own, first)
+        # The first value is what the others are compared with.
+        if not sides:
+            first = own
+        sides.append(Side(value, rate, against))
+    return sides
+
+
+def _seeds_of(rows: Rows, by_key: Mapping[str, Seeds]) -> list[SeedRecord]:
+    """Return the counted seeds of some configurations."""
+    seeds: list[SeedRecord] = []
+    for row in rows:
+        seeds += by_key.get(row["configuration"], ())
+    return seeds
 
 
 def _as_recorded(rate: Rate, rows: Rows) -> Rate:
     """Return a rate of a study that stops at a success with the interval of its row; without one if it is of many."""
     if isinstance(rate, PooledRate):
         return replace(rate, interval=None)
-    return replace(rate, recorded_interval=(rows[0]["grok_rate_low"], rows[0]["grok_rate_high"]))
+    ends = (rows[0]["grok_rate_low"], rows[0]["grok_rate_high"])
+    return replace(rate, recorded_interval=ends)
 
 
 def _single(rows: Rows) -> tuple[str, list[Any]] | None:
@@ -186,14 +201,21 @@ def _single(rows: Rows) -> tuple[str, list[Any]] | None:
 
     It is the one field that differs, or which of two configurations it is, or else the one flag of the model.
     """
-    fields = [name for name in rows[0] if name.startswith(FIELDS) and name != "model.task"]
-    differing = [name for name in fields if len(_values(rows, name)) > 1]
+    differing = {}
+    for name in rows[0]:
+        if name.startswith(FIELDS) and name != "model.task":
+            different = _values(rows, name)
+            if len(different) > 1:
+                differing[name] = len(different)
+    # Two that differ in several fields have no field to name: each is called by its title.
     if len(rows) == 2 and len(differing) > 1:
-        return "configuration", [printable(str(row.get("title", row["configuration"]))) for row in rows]
+        titles = [str(row.get("title", row["configuration"])) for row in rows]
+        return "configuration", list(map(printable, titles))
 
     flags = _flags(rows)
-    if len(differing) == 1 and len(_values(rows, differing[0])) <= MOST_ALONE:
-        flags = differing
+    # The only field that differs is the flag, though it be a number with more values than others may have.
+    if len(differing) == 1 and max(differing.values()) <= MOST_ALONE:
+        flags = list(differing)
     if len(flags) != 1:
         return None
     (flag,) = flags
@@ -201,13 +223,14 @@ def _single(rows: Rows) -> tuple[str, list[Any]] | None:
 
 
 def _rate(seeds: Seeds) -> Rate:
-    is_one = len({row.configuration for row in seeds}) == 1
-    return GrokRate.of(seeds) if is_one else PooledRate.of(seeds)
+    configurations = {row.configuration for row in seeds}
+    return GrokRate.of(seeds) if len(configurations) == 1 else PooledRate.of(seeds)
 
 
 def _against(own: Seeds, first: Seeds) -> Against:
     """Return the rate of seeds over that of the first value's; seeds that both had are compared with themselves."""
-    share, other = _rate(own), _rate(first)
+    share = _rate(own)
+    other = _rate(first)
     grokked = {row.seed: row.has_grokked for row in own}
     others = {row.seed: row.has_grokked for row in first}
     shared = grokked.keys() & others.keys()
@@ -237,11 +260,12 @@ def _beyond(seeds: Seeds, rate: float) -> dict[Seed, float]:
 
 def _correlation(one: Mapping[Seed, float], other: Mapping[Seed, float]) -> float:
     """Return the correlation of deviations from a mean; a seed that one lacks deviates by nothing there."""
+    squares = sum(value**2 for value in one.values()) * sum(value**2 for value in other.values())
+    if not squares:
+        return 0.0
     shared = one.keys() & other.keys()
     together = sum(one[seed] * other[seed] for seed in shared)
-    square = sum(value**2 for value in one.values())
-    other_square = sum(value**2 for value in other.values())
-    return together / (square * other_square) ** 0.5 if square and other_square else 0.0
+    return together / squares**0.5
 
 
 def _counts(rate: Rate | None) -> dict[str, Any]:
@@ -257,12 +281,13 @@ def _counts(rate: Rate | None) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Grid:
-    """Two flags of a study, the first one's values as rows. cells: None where no seed was counted."""
+    """Two flags of a study, the first one's values as rows."""
 
     study: str
     flags: tuple[str, str]
     values: Values
     cells: Mapping[Cell, PooledRate | None]
+    """None where no seed was counted."""
     interaction: Coefficient | None
     reason: str
     """Why the interaction cannot be estimated; empty if it is."""
@@ -275,6 +300,7 @@ class Grid:
         return "odds × {:.2g} ({:.2g} to {:.2g}) beyond both".format(*self.interaction.odds_ratio)
 
     def lines(self) -> list[list[str]]:
+        """Return the texts of a table: the second flag's values as its head, and one line for each of the first."""
         first, second = self.flags
         rows, columns = self.values
         heads = [f"{second} {shown(b)}" for b in columns]
@@ -286,43 +312,45 @@ class Grid:
 
     def tidy(self) -> list[dict[str, Any]]:
         """Return one row per cell, with the interaction of its grid."""
-        odds, odds_low, odds_high = self.interaction.odds_ratio if self.interaction else (None, None, None)
-        rows = []
-        for (a, b), rate in self.cells.items():
-            rows.append({
-                "study": self.study,
-                "flag": self.flags[0],
-                "value": a,
-                "with_flag": self.flags[1],
-                "with_value": b,
-                "configurations": rate.configurations if rate else 0,
-                "seeds": rate.seeds if rate else 0,
-                **_counts(rate),
-                "odds_ratio": odds,
-                "odds_ratio_low": odds_low,
-                "odds_ratio_high": odds_high,
-                "reason": self.reason or None,
-            })  # fmt: skip
-        return rows
+        return [self._row(cell, rate) for cell, rate in self.cells.items()]
+
+    def _row(self, cell: Cell, rate: PooledRate | None) -> dict[str, Any]:
+        odds, low, high = self.interaction.odds_ratio if self.interaction else (None, None, None)
+        first, second = self.flags
+        a, b = cell
+        return {
+            "study": self.study,
+            "flag": first,
+            "value": a,
+            "with_flag": second,
+            "with_value": b,
+            "configurations": rate.configurations if rate else 0,
+            "seeds": rate.seeds if rate else 0,
+            **_counts(rate),
+            "odds_ratio": odds,
+            "odds_ratio_low": low,
+            "odds_ratio_high": high,
+            "reason": self.reason or None,
+        }
 
 
 def flag_grids(configurations: Iterable[Row], seeds: Iterable[SeedRecord]) -> list[Grid]:
     """Return a grid of each two flags whose values differ in a study: rows as search.analysis.frames has them."""
     grids = []
     for study, rows, by_key in _by_study(configurations, seeds):
-        if len(rows) == 2:  # one against the other, as a single flag
-            continue
-        values = {name: _values(rows, name) for name in _flags(rows)}
-        for first, second in combinations(values, 2):
-            grids.append(_grid(study, (first, second), (values[first], values[second]), rows, by_key))
+        # Two configurations are one against the other, as a single flag.
+        if len(rows) > 2:
+            grids += [_grid(study, flags, rows, by_key) for flags in combinations(_flags(rows), 2)]
     return grids
 
 
 def write_flags(singles: Sequence[Flag], grids: Sequence[Grid], style: str) -> str:
-    """Return flags in one of table_text's FORMATS: md, csv or json."""
+    """Return flags as md, csv or json."""
     if style != "md":
         rows = [row for flag in singles for row in flag.tidy()]
-        return rows_text([*rows, *(row for grid in grids for row in grid.tidy())], style)
+        for grid in grids:
+            rows += grid.tidy()
+        return rows_text(rows, style)
 
     parts = []
     for flag in singles:
@@ -342,7 +370,8 @@ def _table(answer: Flag | Grid) -> str:
 def notes_on_one(flags: Sequence[Flag]) -> tuple[str, ...]:
     """Return the notes that explain what these flags show."""
     notes: tuple[str, ...] = NOTES_ON_ONE if flags else ()
-    if any(isinstance(side.rate, PooledRate) for flag in flags for side in flag.sides):
+    rates = [side.rate for flag in flags for side in flag.sides]
+    if any(isinstance(rate, PooledRate) for rate in rates):
         notes += POOLED
     if any(flag.has_stopped for flag in flags):
         notes += STOPPED
@@ -361,6 +390,7 @@ def _by_study(
     configurations: Iterable[Row], seeds: Iterable[SeedRecord]
 ) -> Iterator[tuple[str, Rows, Mapping[str, Seeds]]]:
     """Yield each study with its configurations, and the counted seeds of each that confirm nothing."""
+    # Without seeds of a confirmation, which only what a search chose has.
     own = (row for row in seeds if row.outcome in COUNTED and not row.confirmation)
     counted = group_by(own, "study")
     for study, rows in group_by(configurations, "study").items():
@@ -374,8 +404,8 @@ def _flags(rows: Rows) -> list[str]:
         if not name.startswith(FIELDS) or name in NOT_FLAGS:
             continue
         values = _values(rows, name)
-        is_few = 1 < len(values) <= MOST_VALUES
-        if is_few and (name.startswith("model.") or all(map(_is_word, values))):
+        is_flag = name.startswith("model.") or all(map(_is_word, values))
+        if is_flag and 1 < len(values) <= MOST_VALUES:
             flags.append(name)
     return flags
 
@@ -387,32 +417,39 @@ def _is_word(value: Any) -> bool:
 
 def _values(rows: Rows, name: str) -> tuple[Any, ...]:
     """Return the different values of a field in order: none before others, off before on."""
-    return tuple(sorted({_plain(row.get(name)) for row in rows}, key=_order))
+    values = {_plain(row.get(name)) for row in rows}
+    return tuple(sorted(values, key=_order))
 
 
 def _plain(value: Any) -> Any:
     """Return a value as it is compared: NaN, as frames have for none, is None; a list is a tuple of its text."""
     if isinstance(value, Sized) and not isinstance(value, str):
         return (repr(value),)
+    # NaN alone differs from itself.
     return None if value != value else value
 
 
 def _order(value: Any) -> tuple[Any, ...]:
-    return value is not None, float(value) if isinstance(value, Real) else 0.0, shown(value)
+    """Return a sorting key: none, then numbers by their size, then texts."""
+    number = float(value) if isinstance(value, Real) else 0.0
+    return value is not None, number, shown(value)
 
 
-def _grid(study: str, flags: tuple[str, str], values: Values, rows: Rows, seeds: Mapping[str, Seeds]) -> Grid:
+def _grid(study: str, flags: tuple[str, str], rows: Rows, seeds: Mapping[str, Seeds]) -> Grid:
     first, second = flags
+    values = (_values(rows, first), _values(rows, second))
     members: dict[Cell, Any] = {cell: [] for cell in product(*values)}
     for row in rows:
-        members[_plain(row.get(first)), _plain(row.get(second))].append(row)
+        cell = (_plain(row.get(first)), _plain(row.get(second)))
+        members[cell].append(row)
 
     cells: dict[Cell, PooledRate | None] = {}
     for cell, part in members.items():
-        of_cell = [seed for row in part for seed in seeds.get(row["configuration"], ())]
+        of_cell = _seeds_of(part, seeds)
         cells[cell] = PooledRate.of(of_cell) if of_cell else None
     interaction, reason = _interaction(values, members, cells, seeds)
 
+    # Without the part of the study file that they are in: a table's head is narrow.
     names = (first.partition(".")[2], second.partition(".")[2])
     return Grid(study, names, values, cells, interaction, reason)
 
@@ -441,23 +478,25 @@ def _interaction(
             if grokked in (0, sum(rate.n for rate in side)):
                 return None, "all or none grokked at a value of one"
 
-    arms = []
-    for cell, rows in members.items():
-        arms += [(cell, seeds[row["configuration"]]) for row in rows if row["configuration"] in seeds]
-    numbers = sorted({row.seed for _, of_arm in arms for row in of_arm})
+    arms: list[Seeds] = []
+    is_on: list[tuple[bool, bool]] = []
+    (_, first_on), (_, second_on) = values
+    for (first, second), rows in members.items():
+        own = [seeds[row["configuration"]] for row in rows if row["configuration"] in seeds]
+        arms += own
+        is_on += [(first == first_on, second == second_on)] * len(own)
+    numbers = sorted({row.seed for arm in arms for row in arm})
     places = {seed: place for place, seed in enumerate(numbers)}
     if len(places) < FEWEST_SEEDS:
         return None, TOO_FEW
 
     outcomes_CS = np.full((len(arms), len(places)), np.nan)
-    for c, (_, of_arm) in enumerate(arms):
-        for row in of_arm:
-            outcomes_CS[c, places[row.seed]] = row.has_grokked
+    for outcomes_S, arm in zip(outcomes_CS, arms, strict=True):
+        for row in arm:
+            outcomes_S[places[row.seed]] = row.has_grokked
 
     # With levels of -1/2 and 1/2 the product's coefficient is the log of one odds ratio over the other.
-    (_, first_on), (_, second_on) = values
-    is_on_CF = np.array([[first == first_on, second == second_on] for (first, second), _ in arms])
-    levels_CF = is_on_CF - 0.5
+    levels_CF = np.array(is_on) - 0.5
     design_CK = np.column_stack([np.ones(len(arms)), levels_CF, levels_CF.prod(1)])
     *_, interaction = fit(design_CK, outcomes_CS)
     return interaction, ""
@@ -467,5 +506,8 @@ def rate_text(rate: Rate | None) -> str:
     """Return a rate with its interval; a dash where no seed was counted."""
     if rate is None:
         return "–"
-    ends = ", {:.0%} to {:.0%}".format(*rate.interval) if rate.interval else ""
-    return f"{rate.grokked:,} of {rate.n:,} ({rate.rate:.0%}{ends})"
+    words = f"{rate.rate:.0%}"
+    if rate.interval:
+        low, high = rate.interval
+        words += f", {low:.0%} to {high:.0%}"
+    return f"{rate.grokked:,} of {rate.n:,} ({words})"

@@ -21,23 +21,28 @@ if TYPE_CHECKING:
 
 MOST_STEPS = 200
 TOLERANCE = 1e-8
-LARGEST_LOG = 700.0  # whose exponential is a float
-LONGEST = 2.0  # step of a coefficient; Newton's own overshoots where shares are near 0 or 1
+LARGEST_LOG = 700.0
+"""Whose exponential is still a float."""
+LONGEST = 2.0
+"""Step of a coefficient: Newton's own overshoots where shares are near 0 or 1."""
 
 
 @dataclass(frozen=True)
 class Coefficient:
-    """A coefficient: a log odds ratio with its standard error, and the degrees of freedom of its t statistic."""
+    """A coefficient: a log odds ratio."""
 
     estimate: float
     error: float
+    """Its standard error."""
     freedom: int
+    """Degrees of freedom of its t statistic."""
 
     @property
     def interval(self) -> Interval:
         from scipy.stats import t
 
-        half = float(t.isf(LEVEL / 2, self.freedom)) * self.error
+        quantile = float(t.isf(LEVEL / 2, self.freedom))
+        half = quantile * self.error
         return self.estimate - half, self.estimate + half
 
     @property
@@ -76,7 +81,8 @@ def fit(design_CK: np.ndarray, outcomes_CS: np.ndarray) -> list[Coefficient]:
     score_KS = design_CK.T @ (residual_CS + tried_CS * prior_C[:, None])
 
     clusters = int(tried_CS.any(0).sum())
-    robust_KK = covariance_KK @ (score_KS @ score_KS.T) @ covariance_KK * clusters / (clusters - 1)
+    robust_KK = covariance_KK @ (score_KS @ score_KS.T) @ covariance_KK
+    robust_KK = robust_KK * clusters / (clusters - 1)
     variance_K = np.maximum(np.diag(robust_KK), np.diag(covariance_KK))
     pairs = zip(beta_K, np.sqrt(variance_K), strict=True)
     return [Coefficient(float(beta), float(error), clusters - 1) for beta, error in pairs]
@@ -93,7 +99,9 @@ def _firth(design_CK: np.ndarray, successes_C: np.ndarray, n_C: np.ndarray) -> n
         score_K = design_CK.T @ (residual_C + leverage_C * (0.5 - share_C))
         step_K = covariance_KK @ score_K
         longest = np.abs(step_K).max()
-        beta_K = beta_K + step_K * min(1.0, LONGEST / (longest + TOLERANCE))
+        # The tolerance, since the last step may be 0.
+        shortened = min(1.0, LONGEST / (longest + TOLERANCE))
+        beta_K = beta_K + step_K * shortened
         if longest < TOLERANCE:
             break
     return beta_K

@@ -31,10 +31,14 @@ from search.analysis.frames import seeds_of
 from search.stats.counting import PooledRate
 from trainer import MEASURES, Outcome
 
-MOST_INTERVALS = 30  # configurations whose intervals are drawn each
-FEWEST_IN_A_BIN = 4  # configurations
+MOST_INTERVALS = 30
+"""Configurations whose intervals are drawn each."""
+FEWEST_IN_A_BIN = 4
+"""Configurations."""
 MOST_AXES = 12
+"""Fields that are drawn."""
 SHUFFLES = 50
+"""Of the objective, by which chance is known."""
 
 
 def rate_against_fields(fields: Sequence[Field], configurations: pd.DataFrame, seeds: pd.DataFrame) -> Figure:
@@ -42,8 +46,8 @@ def rate_against_fields(fields: Sequence[Field], configurations: pd.DataFrame, s
 
     Like configurations have an interval where they have enough seeds to be pooled.
     """
-    columns = min(3 if len(fields) % 4 == 1 else 4, len(fields))  # no panel alone in a row
-    figure, axes = panels(len(fields), columns, 2.5, sharey=True)
+    most = 3 if len(fields) % 4 == 1 else 4  # no panel alone in a row
+    figure, axes = panels(len(fields), min(most, len(fields)), 2.5, sharey=True)
     for axis, field in zip(axes, fields, strict=True):
         _draw_rates(axis, field, configurations, seeds)
         _scale_field(axis, field)
@@ -55,38 +59,62 @@ def rate_against_fields(fields: Sequence[Field], configurations: pd.DataFrame, s
 
 
 def _draw_rates(axis: Axes, field: Field, configurations: pd.DataFrame, seeds: pd.DataFrame) -> None:
-    x = field.positions() - (0.15 if field.categories else 0)  # left of the pooled rate
+    """Draw a point for each configuration and, in front, one for those with like values together."""
+    x = field.positions()
+    joined = "o-"
+    if field.categories:
+        x -= 0.15  # left of the pooled rate
+        joined = "o"  # there is nothing between two categories
+
     if len(configurations) <= MOST_INTERVALS:
         axis.vlines(x, configurations["grok_rate_low"], configurations["grok_rate_high"], color=GREY, lw=1, zorder=2)
     alpha = min(0.9, max(0.3, 25 / len(x)))
     axis.scatter(x, configurations["grok_rate"], s=18, color=SOFT, alpha=alpha, lw=0, zorder=3)
+
     bins = pooled(field, configurations, seeds)
-    if len(bins) > 1:  # one point says nothing of the field
-        place, rate, low, high = np.array(bins).T
-        spread = np.nan_to_num(np.maximum([rate - low, high - rate], 0))
-        axis.errorbar(place, rate, spread, fmt="o" if field.categories else "o-", ms=4.5, lw=1.6, elinewidth=1.4,
-                      capsize=2.5, color=COLOURS[0], zorder=4)  # fmt: skip
+    if len(bins) < 2:  # one point says nothing of the field
+        return
+    place, rate, low, high = np.array(bins).T
+    spread = np.nan_to_num(np.maximum([rate - low, high - rate], 0))
+    axis.errorbar(
+        place,
+        rate,
+        spread,
+        fmt=joined,
+        ms=4.5,
+        lw=1.6,
+        elinewidth=1.4,
+        capsize=2.5,
+        color=COLOURS[0],
+        zorder=4,
+    )
 
 
 def _scale_field(axis: Axes, field: Field) -> None:
+    """Label the axis of a field: its categories, or a few numbers."""
     quiet(axis)
     axis.set_xlabel(field.title, fontsize=9, parse_math=False)
     if field.categories:
         width = max(9, 36 // len(field.categories))  # characters
-        shortened = [shorten(name, 3 * width, placeholder="…") for name in field.categories]
-        names = [fill(name, width) for name in shortened]
+        names = []
+        for name in field.categories:
+            shortened = shorten(name, 3 * width, placeholder="…")
+            names.append(fill(shortened, width))
         axis.set_xticks(range(len(names)), names, parse_math=False)
         axis.set_xlim(-0.5, len(names) - 0.5)
         axis.grid(False, axis="x")
         return
 
     positions = field.positions()
-    low, high = np.nanmin(positions), np.nanmax(positions)
+    low = np.nanmin(positions)
+    high = np.nanmax(positions)
     if field.log:
         axis.set_xscale("log")
         axis.minorticks_off()
+    # Within a factor of 5 there may be no power of ten, and beyond 60 powers alone are enough.
     if field.log and high > 5 * low:
-        axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 60 * low else (1,)))
+        subs = (1, 2, 5) if high < 60 * low else (1,)
+        axis.xaxis.set_major_locator(LogLocator(subs=subs))
     else:
         axis.xaxis.set_major_locator(MaxNLocator(3))
     axis.xaxis.set_major_formatter(lambda value, _: shown(value))
@@ -111,10 +139,11 @@ def pooled(field: Field, configurations: pd.DataFrame, seeds: pd.DataFrame) -> l
 
     points = []
     for _, part in judged.groupby(bins, observed=True):
-        own = seeds[seeds["configuration"].isin(part["configuration"])]
-        rate = PooledRate.of(seeds_of(own))
+        is_own = seeds["configuration"].isin(part["configuration"])
+        rate = PooledRate.of(seeds_of(seeds[is_own]))
         low, high = rate.interval or (np.nan, np.nan)
-        points.append((float(part["x"].median()), rate.rate, low, high))
+        position = float(part["x"].median())
+        points.append((position, rate.rate, low, high))
     return points
 
 
@@ -144,8 +173,7 @@ def importances(
     if np.ptp(objective) == 0:
         return None
     shares = _shares(fields, objective)
-    ordered = [(field, shares[field.path]) for field in fields]
-    ordered.sort(key=lambda pair: -pair[1])
+    ordered = sorted(fields, key=lambda field: -shares[field.path])
 
     # The forest finds shares in noise too: shuffled, the objective has nothing to do with any field.
     rng = np.random.default_rng(0)
@@ -155,13 +183,17 @@ def importances(
         greatest.append(max(by_chance.values()))
     chance = float(np.quantile(greatest, 0.95))
 
-    others = [_shares(fields, values) for values in redrawn if np.ptp(values)]
+    # As it is too: the range of a share has the share.
+    drawings = [shares]
+    for values in redrawn:
+        if np.ptp(values):
+            drawings.append(_shares(fields, values))
     ends = []
-    if others:
-        for field, share in ordered:
-            of_field = [share, *(other[field.path] for other in others)]
+    if len(drawings) > 1:
+        for field in ordered:
+            of_field = [drawing[field.path] for drawing in drawings]
             ends.append((min(of_field), max(of_field)))
-    return Importances(ordered, chance, ends)
+    return Importances([(field, shares[field.path]) for field in ordered], chance, ends)
 
 
 def _shares(fields: Sequence[Field], objective: np.ndarray) -> dict[str, float]:
@@ -172,7 +204,9 @@ def _shares(fields: Sequence[Field], objective: np.ndarray) -> dict[str, float]:
     columns = [field.labels() if field.categories else field.numbers() for field in fields]
     for value, *numbers in zip(objective, *columns, strict=True):
         params = dict(zip(distributions, numbers, strict=True))
-        study.add_trial(optuna.trial.create_trial(params=params, distributions=distributions, value=float(value)))
+        trial = optuna.trial.create_trial(params=params, distributions=distributions, value=float(value))
+        study.add_trial(trial)
+
     forest = optuna.importance.FanovaImportanceEvaluator(n_trees=32, max_depth=8, seed=0)
     return dict(optuna.importance.get_param_importances(study, evaluator=forest))
 
@@ -192,17 +226,30 @@ def importance_figure(importance: Importances, coloured: bool) -> Figure:
     rows = range(len(fields))
     figure = new_figure(WIDEST, 0.36 * len(fields) + 1.1)
     axis = figure.subplots()
-    colours = [COLOURS[0] if coloured and share > importance.chance else GREY for share in shares]
+    chance = importance.chance
+    most = max(chance, *shares)
+    colours = [COLOURS[0] if coloured and share > chance else GREY for share in shares]
     axis.barh(rows, shares, height=0.6, zorder=2, color=colours)
     if importance.ends:
         lows, highs = zip(*importance.ends, strict=True)
         axis.hlines(rows, lows, highs, color=INK, lw=1.2, zorder=4)
-    axis.axvline(importance.chance, color=INK, lw=1.2, ls=(0, (4, 3)), zorder=3)
-    most = 1.05 * max(importance.chance, *shares, *(high for _, high in importance.ends))
+        most = max(most, *highs)
+    most *= 1.05
+
+    axis.axvline(chance, color=INK, lw=1.2, ls=(0, (4, 3)), zorder=3)
     # The text stands on the side of the line that has more room.
-    side, ha = (-5, "right") if importance.chance > most / 2 else (5, "left")
-    axis.annotate("95 % of shuffles have no share above", (importance.chance, 1), (side, 3), fontsize=9, ha=ha,
-                  xycoords=("data", "axes fraction"), textcoords="offset points", color=INK)  # fmt: skip
+    side, ha = (-5, "right") if chance > most / 2 else (5, "left")
+    axis.annotate(
+        "95 % of shuffles have no share above",
+        (chance, 1),
+        (side, 3),
+        fontsize=9,
+        ha=ha,
+        xycoords=("data", "axes fraction"),
+        textcoords="offset points",
+        color=INK,
+    )
+
     axis.set_yticks(rows, [field.name for field in fields], parse_math=False)
     axis.invert_yaxis()
     axis.set_xlabel("share of the variation that the fields explain")
@@ -229,16 +276,16 @@ def probes_figure(curves: pd.DataFrame, probes: list[str], seeds: pd.DataFrame) 
     table = curves.merge(outcomes, on=key)
     figure, axes = panels(len(probes), min(2, len(probes)), 2.7, sharex=True)
     for axis, name in zip(axes, probes, strict=True):
-        for grokked, label, colour in ((False, "others", GREY), (True, "grokked", COLOURS[0])):
-            rows = table[table["grokked"].eq(grokked)]
-            if rows.empty:
-                continue
+        # Grokked seeds afterwards: they are drawn in front.
+        for grokked, rows in table.groupby("grokked"):
+            label, colour = ("grokked", COLOURS[0]) if grokked else ("others", GREY)
             count = len(rows[key].drop_duplicates())
             by_step = rows.groupby("step")[name]
             low = by_step.quantile(0.25)
             high = by_step.quantile(0.75)
             axis.fill_between(low.index, low, high, color=colour, alpha=0.25, lw=0)
             axis.plot(by_step.mean(), color=colour, lw=1.8, label=f"{label}: {count:,}")
+
         axis.set_title(name, fontsize=11, loc="left", parse_math=False)
         axis.tick_params(labelbottom=True)
         in_thousands(axis)

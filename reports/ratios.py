@@ -4,6 +4,7 @@ Of the same seeds the interval of the ratio is Nam and Blackwelder's. SciPy is i
 search/stats/intervals.py.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,9 +14,14 @@ from typing import Any, Self
 from search.stats.intervals import LEVEL, Interval, crossing
 
 Z_95 = 1.959963984540054
-GRID = 50  # nuisance shares at which the chance of an outcome is evaluated
-EXACT_PAIRS = 300  # up to this many pairs an interval is exact, beyond it is asymptotic
-RATIO_TOLERANCE, RATIO_STEP = 5e-4, 0.03  # of the logarithm of a ratio's end, and of the search for it
+GRID = 50
+"""Nuisance shares at which the chance of an outcome is evaluated."""
+EXACT_PAIRS = 300
+"""Up to this many pairs an interval is exact, beyond it is asymptotic."""
+RATIO_TOLERANCE = 5e-4
+"""Of the logarithm of a ratio's end."""
+RATIO_STEP = 0.03
+"""Of the search for that end, by exact chances."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +35,9 @@ class Paired:
 
     @classmethod
     def of(cls, pairs: Sequence[tuple[bool, bool]]) -> Self:
-        """Count the successes of each seed in the first and in the second arm."""
-        return cls(*(sum(pair == kind for pair in pairs) for kind in _BOTH_TO_NEITHER))
+        """Count pairs of successes, each of one seed in the first and in the second arm."""
+        counts = Counter(pairs)
+        return cls(counts[True, True], counts[True, False], counts[False, True], counts[False, False])
 
     @property
     def n(self) -> int:
@@ -44,22 +51,30 @@ class Paired:
     @property
     def ratio(self) -> float | None:
         """Share of the first arm over that of the second; None where the second has no success."""
-        firsts, seconds = self.both + self.first, self.both + self.second
-        return firsts / seconds if seconds else None
+        seconds = self.both + self.second
+        return (self.both + self.first) / seconds if seconds else None
 
     @property
     def ratio_interval(self) -> Interval:
         return ratio_interval(self.both, self.first, self.second)
 
 
-_BOTH_TO_NEITHER = ((True, True), (True, False), (False, True), (False, False))
+def times(ratio: float | None) -> str:
+    """Return a ratio as text."""
+    return "×–" if ratio is None else f"×{ratio:.2f}"
+
+
+def ends_text(interval: Interval | None, between: str) -> str:
+    """Return the ends of a ratio's interval as text; empty if there is none."""
+    return between.join("∞" if end == inf else f"{end:.2f}" for end in interval or ())
 
 
 def mcnemar(first: int, second: int) -> float:
     """Return McNemar's exact two-sided p (Psychometrika 12, 1947) of the pairs that differ; 1 if there are none."""
     from scipy.stats import binomtest
 
-    return float(binomtest(first, first + second).pvalue) if first + second else 1.0
+    n = first + second
+    return float(binomtest(first, n).pvalue) if n else 1.0
 
 
 def discoveries(ps: Sequence[float], rate: float = LEVEL) -> list[bool]:
@@ -127,25 +142,30 @@ def _largest_ratio(both: int, first: int, second: int) -> float:
     if both + second == 0:
         return inf
 
-    def excess_of(exact: bool) -> Callable[[float], float]:
-        by_ratio = chance_beyond_limit(first, second, n, _ratio_score, _shares_of_ratio, exact)
-        return lambda log_ratio: by_ratio(exp(log_ratio))
-
     high = log(max(both + first, 0.5) / (both + second))
     turns = [(False, 1.0)]
     if n <= EXACT_PAIRS:
         turns.append((True, RATIO_STEP))
     for exact, step in turns:
-        excess = excess_of(exact)
-        # Looks five steps ahead: above a ratio that is ruled out there may be one that is not.
-        while excess(high + 5 * step) > 0:
-            high += step
-        high += 5 * step
-
-        while excess(high - step) <= 0:
-            high -= step
-        high = crossing(excess, high - step, high, RATIO_TOLERANCE)
+        chance = chance_beyond_limit(first, second, n, _ratio_score, _shares_of_ratio, exact)
+        high = _last_not_ruled_out(chance, high, step)
     return exp(high)
+
+
+def _last_not_ruled_out(excess_of_ratio: Callable[[float], float], high: float, step: float) -> float:
+    """Return the logarithm of the largest ratio at which the excess is above 0. high: the logarithm to begin at."""
+
+    def excess(log_ratio: float) -> float:
+        return excess_of_ratio(exp(log_ratio))
+
+    # Looks five steps ahead: above a ratio that is ruled out there may be one that is not.
+    while excess(high + 5 * step) > 0:
+        high += step
+    high += 5 * step
+
+    while excess(high - step) <= 0:
+        high -= step
+    return crossing(excess, high - step, high, RATIO_TOLERANCE)
 
 
 def chance_beyond_limit(
@@ -166,6 +186,7 @@ def chance_beyond_limit(
         return lambda value: float(score(first, second, n, value)) + Z_95
     import numpy as np
 
+    # All pairs of counts, of pairs that the first and that the second arm alone won.
     outcomes = [(i, j) for i in range(n + 1) for j in range(n + 1 - i)]
     first_O, second_O = np.array(outcomes).T
     neither_O = n - first_O - second_O
@@ -191,12 +212,15 @@ def chance_beyond_limit(
 
 def _ratio_score(first: Any, second: Any, n: int, ratio: float) -> Any:
     """Return the score of counts (numbers or arrays) of `n` pairs with a success under a ratio of shares."""
-    ones, others = n - second, n - first  # successes of the two arms
+    # Successes of the two arms.
+    ones = n - second
+    others = n - first
     # The likeliest share of `second` solves a * share ** 2 + b * share + c = 0.
     a = n * (1 + ratio)
     b = others * ratio * ratio - ones - 2 * second
     c = second * (1 - ratio)
-    discriminant = abs(b * b - 4 * a * c)  # rounding may leave it or the variance just below 0
+    # Rounding may leave the discriminant or the variance just below 0.
+    discriminant = abs(b * b - 4 * a * c)
     share = (discriminant**0.5 - b) / (2 * a)
     variance = n * (share * (1 + ratio) + ratio - 1)
     return (ones - ratio * others) / (abs(variance) + 1e-12) ** 0.5

@@ -36,12 +36,12 @@ from reports.plots_search import (
     probes_of,
     rate_against_fields,
 )
+from reports.records import rates_of, standing
 from reports.table import Table, constraint_table
 from reports.table_figure import table_figure
 from reports.table_text import details, notes
 from search import plugins
 from search.analysis.frames import seeds_of
-from search.analysis.pareto import rates_of, standing
 from search.errors import UserError
 from search.stats.counting import (
     COUNTED,
@@ -68,13 +68,20 @@ from trainer import Outcome, Rule
 
 Cells = list[tuple[str, Any]]
 """A column of a table: the text of each cell, and what it is sorted by."""
+EMPTY = {"", "0", "–"}
+"""Texts of cells that say nothing: a column that has no other is left out."""
 Row = dict[str, Any]
 TEMPLATE = Path(__file__).with_name("templates") / "report.html.j2"
-FEW = 6  # configurations that are shown one by one
-BEST = 5  # configurations in the first table, beside those that were confirmed
-FEWEST_FOR_IMPORTANCE = 8  # configurations
-FEWEST_GROKKED = 10  # runs, for a share that counts as evidence
+FEW = 6
+"""Up to this many configurations are shown one by one."""
+BEST = 5
+"""Configurations in the first table, beside those that were confirmed."""
+FEWEST_FOR_IMPORTANCE = 8
+"""Configurations."""
+FEWEST_GROKKED = 10
+"""Runs, for a share that counts as evidence."""
 REDRAWS = 10
+"""Drawings of seeds anew, by which the range of an importance is known."""
 BOUNDS = (
     "The interval of each configuration allows for as many as its own spared seeds, and what was measured of it "
     "before, do not exclude."
@@ -147,6 +154,7 @@ def percentages_whole(page: str) -> str:
     '95_% <pre>7 % 3</pre>'
     """
     parts = re.split(r"(<pre.*?</pre>|<script.*?</script>|<style.*?</style>)", page, flags=re.DOTALL)
+    # Every second part is quoted.
     for n in range(0, len(parts), 2):
         parts[n] = re.sub(r"(\d) %", "\\1\N{NO-BREAK SPACE}%", parts[n])
     return "".join(parts)
@@ -174,7 +182,8 @@ def _counts(rate: GrokRate) -> str:
 
 
 def _ends(rate: GrokRate) -> str:
-    return "{} to {}".format(*map(percent, rate.interval))
+    low, high = rate.interval
+    return f"{percent(low)} to {percent(high)}"
 
 
 def _sentence(rate: GrokRate) -> str:
@@ -187,12 +196,15 @@ class _Page:
 
     def __init__(self, study: Study | None, configurations: pd.DataFrame, seeds: pd.DataFrame, curves: pd.DataFrame):
         # A study may be running: what has no counted seed yet is only counted, unless that is all there is.
+        self.unjudged = 0
         judged = configurations[configurations["seeds"] > 0]
-        self.unjudged = len(configurations) - len(judged) if len(judged) else 0
-        configurations = judged if len(judged) else configurations
+        if len(judged):
+            self.unjudged = len(configurations) - len(judged)
+            configurations = judged
 
         objective = shrunk(configurations, seeds)
         rows = configurations.to_dict("records")
+        # Of equal standing the shrunk rate decides, which tells apart those that never grokked too.
         keys = [(*standing(row), t) for row, t in zip(rows, objective, strict=True)]
         order = sorted(range(len(keys)), key=keys.__getitem__, reverse=True)
         self.objective = objective[order]
@@ -208,11 +220,13 @@ class _Page:
         self.several = len(configurations) > 1
         self.is_compared = self.several and is_comparable
 
-        self.seeds, self.curves = seeds, curves
-        self.counts = seeds["outcome"].value_counts()
-        self.counted = seeds[seeds["outcome"].isin([o.value for o in COUNTED])]
+        self.curves = curves
+        self.seeds = seeds
+        self.counted = seeds[seeds["outcome"].isin(COUNTED)]
+        # Seeds that confirm had no part in choosing: they are never pooled with the search's own.
         confirms = seeds["confirmation"].astype(bool)
-        self.own, self.fresh = seeds[~confirms], seeds[confirms]
+        self.own = seeds[~confirms]
+        self.fresh = seeds[confirms]
         self.confirmed = bool((configurations["confirmation_seeds"] > 0).any())
         self.records = seeds_of(seeds)
         self.searched, _ = by_phase(self.records)
@@ -221,32 +235,38 @@ class _Page:
 
     def asked(self) -> list[tuple[str, str]]:
         """Return the study's properties: names and words."""
-        frame = self.configurations
-        presets = list(dict.fromkeys(frame.sort_values(["params", "rung"])["rung"]))
-        named = ", ".join(presets) if len(presets) <= FEW else f"{len(presets)} specs"
-        families = ", ".join(sorted(set(frame["model.family"])))
         asked = [
-            ("Model", f"{named}: {families}, {_span(frame['params'], '')} parameters"),
+            ("Model", self._models()),
             ("Budget", f"{_span(self.seeds['budget'])} steps a seed"),
             ("Configurations", self._configurations()),
             ("Seeds", self._seeds()),
         ]
-
         if self.study:
             kind = self.study.kind
             if kind.goal:
                 asked.append(("Sought", kind.goal))
-            asked += kind.rules(frame["configuration"])
+            asked += kind.rules(self.configurations["configuration"])
         return asked
 
+    def _models(self) -> str:
+        """Return the presets in words, the smallest first, with their families and sizes."""
+        frame = self.configurations
+        presets = frame.sort_values(["params", "rung"])["rung"].unique()
+        named = ", ".join(presets) if len(presets) <= FEW else f"{len(presets)} specs"
+        families = ", ".join(sorted(set(frame["model.family"])))
+        return f"{named}: {families}, {_span(frame['params'], '')} parameters"
+
     def _configurations(self) -> str:
-        count = f"{len(self.configurations):,}"
+        """Return in words how many configurations there are, and who proposed them."""
+        text = f"{len(self.configurations):,}"
         if self.unjudged:
-            count += f" ({self.unjudged:,} more without a counted seed so far)"
-        proposer = self.study.kind.proposer if self.study else ""
-        return f"{count}, proposed by {proposer}" if proposer else count
+            text += f" ({self.unjudged:,} more without a counted seed so far)"
+        if self.study and self.study.kind.proposer:
+            text += f", proposed by {self.study.kind.proposer}"
+        return text
 
     def _seeds(self) -> str:
+        """Return in words how many seeds there are, and which of them confirm."""
         text = f"{len(self.seeds):,}"
         if self.several:
             each = self.configurations["seeds"] + self.configurations["censored"]
@@ -264,13 +284,15 @@ class _Page:
 
     def fixed(self) -> list[tuple[str, str, str, str]]:
         """Return path, value, unit and sentence of every field that is the same everywhere and not empty."""
-        frame = self.configurations
         searched = {field.path for field in self.asked_fields}
         fixed = []
-        for path in columns(frame):
-            texts = set(map(shown, frame[path]))
-            if path not in searched and len(texts) == 1 and texts != {"–"}:
-                fixed.append((path, texts.pop(), *meaning(path)))
+        for path in columns(self.configurations):
+            texts = set(map(shown, self.configurations[path]))
+            if path in searched or len(texts) > 1:
+                continue
+            (text,) = texts
+            if text != "–":
+                fixed.append((path, text, *meaning(path)))
         return fixed
 
     # ---- what was found
@@ -280,10 +302,10 @@ class _Page:
 
         With a confirmation there are two numbers: `3 + 20`.
         """
-        counts = [Counter(map(state_of, seeds)) for seeds in by_phase(self.records) if seeds]
+        phases = [Counter(map(state_of, seeds)) for seeds in by_phase(self.records) if seeds]
         rows = []
         for outcome, text in OUTCOMES.items():
-            numbers = " + ".join(f"{states.get(outcome, 0):,}" for states in counts)
+            numbers = " + ".join(f"{states[outcome]:,}" for states in phases)
             meant = text.format(selection=self.selection)
             rows.append((WORDS[outcome], numbers, meant))
         return rows
@@ -291,8 +313,9 @@ class _Page:
     @property
     def selection(self) -> str:
         """The problems that decide what has grokked, in words; a table of problems may hold out fewer."""
-        has_tables = "task.train" in self.configurations and self.configurations["task.train"].notna().any()
-        return "the held-out rows (at most 5,000)" if has_tables else "the 5,000 selection problems"
+        if "task.train" in self.configurations and self.configurations["task.train"].notna().any():
+            return "the held-out rows (at most 5,000)"
+        return "the 5,000 selection problems"
 
     def headline(self) -> str:
         """Return the answer in one or two sentences."""
@@ -305,8 +328,9 @@ class _Page:
 
         where = "In the search " if self.confirmed else ""
         text = f"{where}{PooledRate.of(self.searched)}."
-        if not self.counts.get(Outcome.GROKKED, 0):
-            return text  # none is the best
+        # Where nothing grokked, none is the best.
+        if not (self.seeds["outcome"] == Outcome.GROKKED).any():
+            return text
 
         # Only fresh seeds say how good the best is: it was chosen by the others.
         if self.confirmed:
@@ -332,7 +356,8 @@ class _Page:
             "are probably lower (the winner's curse)."
         )
         if self.study and self.study.confirm:
-            most, seeds = self.study.confirm.configurations, len(self.study.confirm_seeds)
+            most = self.study.confirm.configurations
+            seeds = len(self.study.confirm_seeds)
             return f"{picked} At its end the study confirms up to {most:,} of them, on {seeds:,} fresh seeds each."
         return f"{picked} Fresh seeds would tell: a confirmation pass."
 
@@ -340,11 +365,13 @@ class _Page:
         """Describe what the rules that stop seeds did in the search; empty if they never fired."""
         sentences: list[str] = []
         for rule in plugins.rules().values():
-            done = _rule_sentences(rule, StoppingCounts.of(self.searched, rule))
-            if done:
-                # Pooled, as this sentence is about the study: bounds of single configurations would add up to more.
-                wrongly = missed_by(rule, self.searched, pooled=True)
-                sentences.append(f"{done}At most {wrongly:,.1f} of the ended ones would have grokked (one-sided 95 %).")
+            did = _rule_sentences(rule, StoppingCounts.of(self.searched, rule))
+            if not did:
+                continue
+            # Pooled, as this sentence is about the study: bounds of single configurations would add up to more.
+            wrongly = missed_by(rule, self.searched, pooled=True)
+            sentences.append(did)
+            sentences.append(f"At most {wrongly:,.1f} of the ended ones would have grokked (one-sided 95 %).")
         if sentences:
             sentences.append(BOUNDS)
         return " ".join(sentences)
@@ -371,7 +398,8 @@ class _Page:
         """Return the first few configurations, and all that were confirmed."""
         confirmed = np.flatnonzero(self.configurations["confirmation_seeds"] > 0)
         first = range(min(BEST, len(self.configurations)))
-        return [self.row(i) for i in sorted({*first, *confirmed.tolist()})]
+        places = {*first, *confirmed.tolist()}
+        return [self.row(i) for i in sorted(places)]
 
     def row(self, i: int) -> Row:
         """Return one configuration: its columns and its two rates."""
@@ -388,35 +416,33 @@ class _Page:
         rows = [self.row(i) for i in range(len(frame))]
 
         def plain(name: str, text: Callable[[Any], str] = shown) -> Cells:
-            # No format of a number suits NaN, which `shown` has a dash for.
             cells = []
             for value in frame[name]:
-                cells.append((text(value) if value == value else shown(value), value))
+                # No format of a number suits NaN, which `shown` has a dash for.
+                is_known = value == value
+                cells.append((text(value) if is_known else shown(value), value))
             return cells
 
         def tried(name: str, tries: str) -> Cells:
             cells = []
             for row in rows:
-                cells.append((f"{row[name]:,} of {row[tries]:,}" if row[tries] else "–", row[name]))
+                text = f"{row[name]:,} of {row[tries]:,}" if row[tries] else "–"
+                cells.append((text, row[name]))
             return cells
 
+        rates = _rate_columns("search", rows, "search" if self.confirmed else "grok rate")
         if self.confirmed:
-            rates = [*_rate_columns("search", rows), *_rate_columns("confirmation", rows)]
-        else:
-            rates = _rate_columns("search", rows, "grok rate")
+            rates += _rate_columns("confirmation", rows, "confirmation")
 
-        front = pareto(frame["params"].tolist(), frame["grok_rate"].tolist())
-        has_front = frame["params"].nunique() > 1  # of one size the front is only its best
-        commands = []
-        marks = []
-        for row, is_on_front in zip(rows, front, strict=True):
-            commands.append(pull_command(self.name, row["configuration"]) if str(row["best_seed"]) else "")
-            marks.append("yes" if has_front and is_on_front and row["seeds"] else "")
+        commands: Cells = []
+        for row in rows:
+            command = pull_command(self.name, row["configuration"]) if str(row["best_seed"]) else ""
+            commands.append((command, command))
 
         columns = [
             ("parameters", plain("params")),
             *rates,
-            ("command", [(command, command) for command in commands]),
+            ("command", commands),
             ("seeds", plain("seeds")),
             *((WORDS[outcome], plain(outcome)) for outcome in COUNTED),
             ("not ended", plain(Outcome.CENSORED)),
@@ -430,25 +456,31 @@ class _Page:
             ("proved", tried("proved", "prove_tried")),
             ("claimed to\nbe proved", plain("proofs_claimed")),
             ("best seed", plain("best_seed")),
-            ("on the\nfront", [(mark, mark) for mark in marks]),
+            ("on the\nfront", self._on_front()),
         ]
         for field in self.fields:
             head = f"{field.name}\n({field.unit})" if field.unit else field.name
             columns.append((head, [*zip(field.labels(), field.values, strict=True)]))
+        return [(head, cells) for head, cells in columns if any(text not in EMPTY for text, _ in cells)]
 
-        shown_columns = []
-        for head, cells in columns:
-            texts = {text for text, _ in cells}
-            if texts - {"", "0", "–"}:
-                shown_columns.append((head, cells))
-        return shown_columns
+    def _on_front(self) -> Cells:
+        """Return a mark for each configuration on the Pareto front; where all have one size, there is none."""
+        frame = self.configurations
+        has_front = frame["params"].nunique() > 1
+        front = pareto(frame["params"].tolist(), frame["grok_rate"].tolist())
+        cells: Cells = []
+        for seeds, is_on_front in zip(frame["seeds"], front, strict=True):
+            mark = "yes" if has_front and is_on_front and seeds else ""
+            cells.append((mark, mark))
+        return cells
 
     # ---- pictures
 
     def figures(self) -> dict[str, Figure]:
         """Return the pictures that apply, by name, in the page's order."""
         figures: dict[str, Figure] = {}
-        if self.study and not self.study.kind.is_compared:  # its sets have pictures of their own
+        # Sets that are not compared have pictures of their own.
+        if self.study and not self.study.kind.is_compared:
             return figures
 
         has_counted = len(self.counted) > 0
@@ -465,6 +497,7 @@ class _Page:
 
         if self.several and self.fields and has_counted:
             drawn = self.fields
+            # Where there is no room for all, what matters most is drawn.
             if self.importances and len(drawn) > MOST_AXES:
                 drawn = [field for field, _ in self.importances.shares]
             figures["rate-against-fields"] = rate_against_fields(drawn[:MOST_AXES], self.configurations, self.own)
@@ -479,13 +512,13 @@ class _Page:
         """Draw the curves of the first few configurations that have some."""
         by_key = dict(list(self.curves.groupby("configuration")))
         grokked = self.seeds[self.seeds["outcome"] == Outcome.GROKKED]
-
         panels = []
         for title, key in self._titles().items():
-            if key in by_key:
-                winners = grokked.loc[grokked["configuration"] == key, SEED]
-                pairs = set(winners.itertuples(index=False, name=None))
-                panels.append((title, by_key[key], pairs))
+            if key not in by_key:
+                continue
+            winners = grokked.loc[grokked["configuration"] == key, SEED]
+            pairs = set(winners.itertuples(index=False, name=None))
+            panels.append((title, by_key[key], pairs))
 
         if self.several:
             return small_multiples(panels)
@@ -501,9 +534,8 @@ class _Page:
 
     def _titles(self) -> dict[str, str]:
         """Return the keys of the first few configurations, by titles such as `57p: 3 of 64`."""
-        rows = self.configurations.head(FEW).to_dict("records")
         titles = {}
-        for row in rows:
+        for row in self.configurations.head(FEW).to_dict("records"):
             title = f"{row['title']}: {row['grokked']:,} of {row['seeds']:,}"
             titles[title] = row["configuration"]
         return titles
@@ -514,6 +546,7 @@ class _Page:
         try:
             return constraint_table(_plain(self.configurations), seeds=self.records)
         except UserError:
+            # Not an error here: most studies toggle nothing.
             return None
 
     def table_lines(self) -> tuple[list[str], list[list[str]]]:
@@ -591,8 +624,9 @@ def shrunk(configurations: pd.DataFrame, seeds: pd.DataFrame, weights: pd.Series
     """
     weight = pd.Series(1, index=seeds.index) if weights is None else weights
     is_grokked = seeds["outcome"] == Outcome.GROKKED
-    is_counted = seeds["outcome"].isin([o.value for o in COUNTED])
-    token = seeds["best_token"].fillna(0.0).clip(upper=0.999)  # below 1: t never outweighs a grokked seed
+    is_counted = seeds["outcome"].isin(COUNTED)
+    # Below 1, so that t never outweighs a grokked seed.
+    token = seeds["best_token"].fillna(0.0).clip(upper=0.999)
 
     columns = pd.DataFrame({
         "token": weight * token,
@@ -606,18 +640,20 @@ def shrunk(configurations: pd.DataFrame, seeds: pd.DataFrame, weights: pd.Series
     return ((sums["grokked"] + t) / (sums["counted"] + 2)).to_numpy(dtype=float)
 
 
-def _rate_columns(name: str, rows: list[Row], head: str = "") -> list[tuple[str, Cells]]:
-    """Return the columns of a rate, `search` or `confirmation`, and of its interval.
-
-    head: heading of the first; its name if empty.
-    """
+def _rate_columns(name: str, rows: list[Row], head: str) -> list[tuple[str, Cells]]:
+    """Return the columns of a rate, `search` or `confirmation`, and of its interval. head: heading of the first."""
     shares: Cells = []
     ends: Cells = []
     for row in rows:
         rate = row[name]
-        shares.append(("–", -1.0) if rate.rate is None else (percent(rate.rate), rate.rate))
-        ends.append((_ends(rate) if rate.n else "–", rate.interval[0]))
-    return [(head or name, shares), ("95 %\ninterval", ends)]
+        low, _ = rate.interval
+        if rate.rate is None:
+            shares.append(("–", -1.0))
+            ends.append(("–", low))
+        else:
+            shares.append((percent(rate.rate), rate.rate))
+            ends.append((_ends(rate), low))
+    return [(head, shares), ("95 %\ninterval", ends)]
 
 
 def _plain(frame: pd.DataFrame) -> list[Row]:
@@ -630,13 +666,12 @@ def _rule_sentences(rule: type[Rule], counts: StoppingCounts) -> str:
     """Return what a stopping rule did in sentences; empty if it never called a seed."""
     if not counts.ended and not counts.spared:
         return ""
-    name = rule.title.lower()
     did = "gave up" if rule.outcome == Outcome.GIVEN_UP else "ended"
-    text = f"The {name} {did} {counts.ended:,} of {counts.seeds:,} seeds. "
+    text = f"The {rule.title.lower()} {did} {counts.ended:,} of {counts.seeds:,} seeds."
     if counts.spared:
         share = f"{counts.spared_share:.0%} of those that it was to end"
         grokked = f"{counts.spared_grokked:,} grokked" if counts.spared_grokked else "none grokked"
-        text += f"As a check it let {counts.spared:,} more ({share}) run on: {grokked}. "
+        text += f" As a check it let {counts.spared:,} more ({share}) run on: {grokked}."
     return text
 
 

@@ -68,38 +68,39 @@ class Pair:
         return self._paired(self.with_it.with_finished, self.without.with_finished)
 
     def _paired(self, first: Mapping[Any, bool], second: Mapping[Any, bool]) -> Paired:
+        # How many seeds an arm had that stopped at a success depends on their luck.
         if self.with_it.stopped or self.without.stopped:
-            return Paired.of([])  # how many seeds it had depends on their luck
+            return Paired.of([])
         shared = first.keys() & second.keys()
         return Paired.of([(first[seed], second[seed]) for seed in shared])
 
     @property
     def precedence(self) -> tuple[Any, ...]:
         """Return a sorting key: the pair that speaks for its cell comes first."""
-        paired = self.paired
-        grokked_without = paired.both + paired.second
+        grokked_without = self.paired.both + self.paired.second
         # Names last, so that a cell says the same in whatever order studies are read.
         names = [(arm.study, arm.configuration) for arm in (self.with_it, self.without)]
-        return -paired.n, -grokked_without, names
+        return -self.paired.n, -grokked_without, names
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A constraint at a scale.
-
-    params: those of the scale's model. saves: how many fewer the constraint leaves. also: what else it changes.
-    pairs: the one that speaks comes first. arms: all that are recorded with the constraint, paired or not.
-    alone: an arm without it, where there is no pair.
-    """
+    """A constraint at a scale."""
 
     constraint: str
     scale: str
     params: int
+    """Of the scale's model."""
     saves: int
+    """How many of these the constraint takes away."""
     also: str
+    """What else it changes, in words."""
     pairs: tuple[Pair, ...] = ()
+    """The one that speaks comes first."""
     arms: tuple[Arm, ...] = ()
+    """All that are recorded with the constraint, paired or not."""
     alone: Arm | None = None
+    """An arm without it, where there is no pair."""
 
     @property
     def pair(self) -> Pair | None:
@@ -107,7 +108,9 @@ class Cell:
 
     @property
     def with_it(self) -> Arm | None:
-        return self.pair.with_it if self.pair else next(iter(self.arms), None)
+        if self.pair:
+            return self.pair.with_it
+        return self.arms[0] if self.arms else None
 
     @property
     def without(self) -> Arm | None:
@@ -118,9 +121,10 @@ class Cell:
         # One success anywhere shows that it trains; that it does not, only the pair's own arms can.
         verified = sum(arm.verified for arm in self.arms)
         grokked = sum(arm.grokked_with_finished for arm in self.arms)
-        if not self.pair:
-            return trains(verified, grokked, 0, 0.0)
-        return trains(verified, grokked, self.pair.with_it.n, self.pair.without.rate)
+        n, rate_without = 0, 0.0
+        if self.pair:
+            n, rate_without = self.pair.with_it.n, self.pair.without.rate
+        return trains(verified, grokked, n, rate_without)
 
     @property
     def seen_in(self) -> str | None:
@@ -132,6 +136,7 @@ class Cell:
 
     @property
     def paired(self) -> Paired | None:
+        """The seeds that both arms of its pair had; None if there are none."""
         return self.pair.paired if self.pair and self.pair.paired.n else None
 
     @property
@@ -160,6 +165,7 @@ class Cell:
         with_it = self.with_it
         without = self.without
         paired = self.paired
+        # A pair that shares no seed has no ratio, with finished seeds or without.
         finished = self.pair.finished if self.pair and self.paired else None
         return {
             "scale": self.scale,
@@ -231,18 +237,16 @@ class Table:
         A role has a scale, a constraint, and `toggled`: on, off, or base. An arm that is a base and a toggled one,
         as 67p is 57p without tie_fc2_head, is a base.
         """
-        pairs = [(cell, cell.pair) for cell in self.cells.values() if cell.pair]
-        roles: Roles = {}
-        for cell, pair in pairs:
-            toggled = "on" if pair.toggled is pair.with_it else "off"
-            role = {"scale": cell.scale, "constraint": cell.constraint, "toggled": toggled}
-            roles[pair.toggled.configuration] = role, cell
-
-        # Bases afterwards: they overwrite what is toggled at another scale.
-        for cell, pair in pairs:
-            role = {"scale": cell.scale, "constraint": "none", "toggled": "base"}
-            roles[pair.base.configuration] = role, None
-        return roles
+        toggled: Roles = {}
+        bases: Roles = {}
+        for cell in self.cells.values():
+            if pair := cell.pair:
+                side = "on" if pair.toggled is pair.with_it else "off"
+                role = {"scale": cell.scale, "constraint": cell.constraint, "toggled": side}
+                toggled[pair.toggled.configuration] = role, cell
+                base = {"scale": cell.scale, "constraint": "none", "toggled": "base"}
+                bases[pair.base.configuration] = base, None
+        return toggled | bases
 
     def tidy(self) -> list[dict[str, Any]]:
         return [cell.as_dict() for cell in self.cells.values()]
@@ -269,36 +273,40 @@ def constraint_table(
         if name not in PRESETS:
             raise UserError(f"unknown scale {name!r}; {did_you_mean(name, PRESETS)}")
     rows = {_parsed(text) for text in constraints}
-    arms = read_arms(configurations, seeds)
 
+    arms = read_arms(configurations, seeds)
     pairs: dict[tuple[Spec, Constraint], list[Pair]] = {}
     for scale, row, pair in _pairs(arms):
         if not rows or row in rows:
             pairs.setdefault((scale, row), []).append(pair)
     if not pairs:
-        # Of a study that finishes seeds nothing is counted without its seeds: its arms were left out.
-        unread = not seeds and any((row.get("recipe.finish_above") or 1) < 1 for row in configurations)
-        raise NoPartners(
+        message = (
             f"of {counted(len(configurations), 'recorded configuration')} no two differ in one constraint or flag "
             "alone; `toggle: [tie_vo]` in a study file trains such a pair, and adder-search report shows rates against "
-            "other fields" + ("; with finish_above the records of its seeds are needed too" if unread else "")
+            "other fields"
         )
+        # Of a study that finishes seeds nothing is counted without its seeds: its arms were left out.
+        if not seeds and any((row.get("recipe.finish_above") or 1) < 1 for row in configurations):
+            message += "; with finish_above the records of its seeds are needed too"
+        raise NoPartners(message)
 
     columns = _columns(pairs, [preset(name) for name in scales])
     names = _names(columns, {arm.spec: arm.scale for arm in arms if arm.scale})
+    # A row of a scale that is no column would be empty.
     rows = rows or {row for scale, row in pairs if scale in names}
-    ordered = sorted(rows, key=row_order)
+    ordered = {row: spelt(*row) for row in sorted(rows, key=row_order)}
 
     by_spec: dict[Spec, list[Arm]] = {}
-    for arm in arms:
+    for arm in sorted(arms, key=lambda arm: -arm.n):
         by_spec.setdefault(arm.spec.trained(), []).append(arm)
 
     cells: dict[tuple[str, str], Cell] = {}
-    for row, (scale, name) in product(ordered, names.items()):
-        cell = _cell(name, scale, row, pairs.get((scale, row), ()), by_spec)
-        if cell:
-            cells[spelt(*row), name] = cell
-    return Table(tuple(names.values()), tuple(spelt(*row) for row in ordered), cells)
+    for row, constraint in ordered.items():
+        for scale, name in names.items():
+            cell = _cell(name, scale, row, pairs.get((scale, row), ()), by_spec)
+            if cell:
+                cells[constraint, name] = cell
+    return Table(tuple(names.values()), tuple(ordered.values()), cells)
 
 
 def _pairs(arms: Iterable[Arm]) -> Iterator[tuple[Spec, Constraint, Pair]]:
@@ -310,16 +318,20 @@ def _pairs(arms: Iterable[Arm]) -> Iterator[tuple[Spec, Constraint, Pair]]:
         by_spec.setdefault(arm.spec, []).append(arm)
 
     for by_spec in groups.values():
-        rows = {row for spec in by_spec for row in spec.applied().items()}
+        rows: set[Constraint] = set()
+        named = set[Spec]()
+        for spec, of_spec in by_spec.items():
+            rows |= spec.applied().items()
+            if is_preset(spec) or any(arm.scale for arm in of_spec):
+                named.add(spec)
         partners = {spec: _partners(spec, rows, by_spec) for spec in by_spec}
-        named = {spec for spec in by_spec if is_preset(spec) or any(arm.scale for arm in by_spec[spec])}
 
         for scale in _scales(partners, named):
             for row, toggled in partners[scale].items():
                 has_it = row[0] in scale.applied()
                 for base, partner in product(by_spec[scale], by_spec[toggled]):
-                    with_it, without = (base, partner) if has_it else (partner, base)
-                    yield scale, row, Pair(with_it, without, base)
+                    pair = Pair(base, partner, base) if has_it else Pair(partner, base, base)
+                    yield scale, row, pair
 
 
 def _partners(spec: Spec, rows: Iterable[Constraint], specs: Collection[Spec]) -> dict[Constraint, Spec]:
@@ -334,7 +346,8 @@ def _partners(spec: Spec, rows: Iterable[Constraint], specs: Collection[Spec]) -
 
 def _scales(partners: Mapping[Spec, Mapping[Constraint, Spec]], named: Collection[Spec]) -> list[Spec]:
     """Return the specs that others are compared with: see the head of this file. named: those known to be scales."""
-    joined: dict[Spec, dict[Spec, None]] = {spec: {} for spec in partners}  # in order: a set's hangs on the process
+    # Dictionaries, whose order is the records': that of a set differs from process to process.
+    joined: dict[Spec, dict[Spec, None]] = {spec: {} for spec in partners}
     for spec, toggled in partners.items():
         for other in toggled.values():
             # What a constraint needs may lead from one scale into another, and not back.
@@ -346,16 +359,18 @@ def _scales(partners: Mapping[Spec, Mapping[Constraint, Spec]], named: Collectio
     scales = list[Spec]()
     left = dict.fromkeys(partners)
     while left:
-        together = [next(iter(left))]
-        for spec in together:  # grows while it is walked
+        together = dict[Spec, None]()
+        waiting = [next(iter(left))]
+        for spec in waiting:  # grows while it is walked
             if spec in left:
                 del left[spec]
-                together += [other for other in joined[spec] if other in left]
+                together[spec] = None
+                waiting += joined[spec]
 
-        alike = list(dict.fromkeys(together))
-        own = [spec for spec in alike if spec in named]
+        own = [spec for spec in together if spec in named]
+        # Without a name, the spec from which most others are one constraint away.
         if not own:
-            own = [max(alike, key=lambda spec: (len(partners[spec]), -len(spec.applied())))]
+            own = [max(together, key=lambda spec: (len(partners[spec]), -len(spec.applied())))]
         scales += own
     return scales
 
@@ -373,8 +388,10 @@ def _toggled(spec: Spec, name: str, value: Any) -> Spec | None:
         toggled = spec.toggled(name, value)
     except ValueError:
         return None
+
     with_it, without = (spec, toggled) if name in applied else (toggled, spec)
-    return toggled if toggled != spec and with_it.params <= without.params else None
+    adds_parameters = with_it.params > without.params
+    return None if toggled == spec or adds_parameters else toggled
 
 
 def _columns(pairs: Mapping[tuple[Spec, Constraint], Sequence[Pair]], asked: Sequence[Spec]) -> list[Spec]:
@@ -384,19 +401,21 @@ def _columns(pairs: Mapping[tuple[Spec, Constraint], Sequence[Pair]], asked: Seq
     """
     by_scale: dict[Spec, set[frozenset[str]]] = {}
     for (scale, _), group in pairs.items():
+        # A pair is one and the same, whichever of its arms is the scale.
         keys = {frozenset((p.with_it.configuration, p.without.configuration)) for p in group}
         by_scale.setdefault(scale, set()).update(keys)
 
     # The column with most pairs first; another is shown only for pairs that no earlier one has.
+    by_pairs = sorted(by_scale, key=lambda scale: (-len(by_scale[scale]), scale.params, preset_name(scale)))
     columns = list(asked)
     shown = set[frozenset[str]]()
-    for scale in asked:
-        shown |= by_scale.get(scale, set())
-    for scale in sorted(by_scale, key=lambda s: (-len(by_scale[s]), s.params, preset_name(s))):
-        if scale not in columns and by_scale[scale] - shown:
+    for scale in (*asked, *by_pairs):
+        own = by_scale.get(scale, set())
+        if scale not in columns and own - shown:
             columns.append(scale)
-            shown |= by_scale[scale]
-    return sorted(columns, key=lambda s: (-s.params, preset_name(s)))
+        if scale in columns:
+            shown |= own
+    return sorted(columns, key=lambda scale: (-scale.params, preset_name(scale)))
 
 
 def _names(specs: Sequence[Spec], scales: Mapping[Spec, str]) -> dict[Spec, str]:
@@ -412,27 +431,33 @@ def _names(specs: Sequence[Spec], scales: Mapping[Spec, str]) -> dict[Spec, str]
     names: dict[Spec, str] = {}
     for name, members in groupby(sorted(specs, key=given), given):
         values = {spec: spec.as_dict() for spec in members}
-        first = next(iter(values.values()))
-        differing = [key for key in first if len({repr(fields.get(key)) for fields in values.values()}) > 1]
+        first, *others = values.values()
+        differing = []
+        for key, value in first.items():
+            # As texts: 1 is no True here.
+            if any(repr(fields.get(key)) != repr(value) for fields in others):
+                differing.append(key)
         for spec, fields in values.items():
-            names[spec] = ", ".join([name, *(spelt(key, fields.get(key)) for key in differing)])
+            behind = [spelt(key, fields.get(key)) for key in differing]
+            names[spec] = ", ".join([name, *behind])
     return {spec: names[spec] for spec in specs}  # in the order of the columns
 
 
 def _cell(
     name: str, base: Spec, row: Constraint, pairs: Sequence[Pair], by_spec: Mapping[Spec, Sequence[Arm]]
 ) -> Cell | None:
-    """Return None if the scale's model cannot have the constraint."""
+    """Return a cell; None if the scale's model cannot have the constraint.
+
+    by_spec: all arms by their trained specs, those with most seeds first.
+    """
     toggled = _toggled(base, *row)
     if toggled is None:
         return None
     with_it, without = (base, toggled) if row[0] in base.applied() else (toggled, base)
-
-    def recorded(spec: Spec) -> list[Arm]:
-        return sorted(by_spec.get(spec.trained(), ()), key=lambda arm: -arm.n)
+    arms = by_spec.get(with_it.trained(), ())
+    others = by_spec.get(without.trained(), ())
 
     # A recorded arm's count where there is one: a module read from a row has no code, and keeps its count when toggled.
-    arms, others = recorded(with_it), recorded(without)
     params_with = arms[0].spec.params if arms else with_it.params
     params_without = others[0].spec.params if others else without.params
     return Cell(
@@ -443,22 +468,24 @@ def _cell(
         also=_also(row[0], with_it, without),
         pairs=tuple(sorted(pairs, key=lambda pair: pair.precedence)),
         arms=tuple(arms),
-        alone=next(iter(others), None),
+        alone=others[0] if others else None,
     )
 
 
 def _also(constraint: str, with_it: Spec, without: Spec) -> str:
     """Return other differences between the arms, which the constraint needs or excludes."""
-    sides = {
-        "with it also": _extra(constraint, with_it, without),
-        "without it also": _extra(constraint, without, with_it),
-    }
-    return "; ".join(f"{side} {', '.join(names)}" for side, names in sides.items() if names)
+    parts = []
+    if names := _extra(constraint, with_it, without):
+        parts.append(f"with it also {', '.join(names)}")
+    if names := _extra(constraint, without, with_it):
+        parts.append(f"without it also {', '.join(names)}")
+    return "; ".join(parts)
 
 
 def _extra(constraint: str, spec: Spec, partner: Spec) -> list[str]:
     """Return the fields of one spec that differ from another's, but for a constraint and what is off."""
-    others, constraints = partner.as_dict(), spec.constraints()
+    others = partner.as_dict()
+    constraints = spec.constraints()
     extra = []
     for name, value in spec.as_dict().items():
         is_off = name in constraints and value == constraints[name].metadata["off"]
@@ -469,7 +496,8 @@ def _extra(constraint: str, spec: Spec, partner: Spec) -> list[str]:
 
 def row_order(row: Constraint) -> tuple[int, int, Any]:
     """Return a sorting key: the paper's order, then the registry's, then by value."""
-    text, name = spelt(*row), row[0]
+    text = spelt(*row)
+    name = row[0]
     # Each list ends with the row's own, so that what the paper or the registry lacks is behind all others.
     texts = [*dict.fromkeys(constraint for constraint, _ in published()), text]
     names = [*(known for cls in FAMILIES.values() for known in cls.constraints()), name]

@@ -28,18 +28,42 @@ OF_THE_PAPER = "✓: the 57p paper says that it works, ✗: that it fails; heavy
 TICKS = {-2: "×¼ or less", -1: "×½", 0: "×1", 1: "×2", 2: "×4 or more"}
 FEW = 3
 """Columns below which the colours' legend has room for its ends and its middle alone."""
-WIDTH, HEIGHT = 1.72, 0.66  # inches of a cell
+# Inches of a cell.
+WIDTH = 1.72
+HEIGHT = 0.66
 
 
 def table_figure(table: Table) -> Figure:
     """Draw the table, with what was published as marks where anything was."""
     columns = len(table.scales)
-    rows = len(table.constraints)
+    all_cells = table.cells.values()
     width = 1.5 + WIDTH * columns
-    figure = new_figure(width, 1.9 + HEIGHT * rows)
+    figure = new_figure(width, 1.9 + HEIGHT * len(table.constraints))
     axes = figure.add_subplot()
-    has_verdicts = any(cell.published.verdict for cell in table.cells.values())
+    _draw_grid(axes, table)
+    sentences = [LEGEND]
+    if any(cell.published.verdict for cell in all_cells):
+        title = fill(agreements(all_cells), round(11.5 * width))  # characters to the inch
+        axes.set_title(title, loc="left", fontsize=11, color=INK, pad=10)
+        sentences.append(OF_THE_PAPER)
 
+    colours = ScalarMappable(NORM, COLOURS)
+    bar = figure.colorbar(colours, ax=axes, orientation="horizontal", shrink=0.5, aspect=40, pad=0.01)
+    labels = list(TICKS.values())
+    if columns < FEW:
+        labels[1::2] = ["", ""]
+    bar.set_ticks([*TICKS], labels=labels)
+    bar.ax.tick_params(length=0, labelsize=8, labelcolor=SOFT)
+    bar.outline.set_visible(False)
+
+    sentences += [f"{text}." for text in same_pairs(all_cells)]
+    legend = fill(" ".join(sentences), round(17 * width))
+    figure.supxlabel(legend, fontsize=8, color=SOFT, x=0.01, ha="left")
+    return figure
+
+
+def _draw_grid(axes: Axes, table: Table) -> None:
+    """Draw all cells, and their scales and constraints along the axes."""
     bold: list[Cell] = []
     for same in discovered(table.cells.values()):
         bold += same
@@ -47,6 +71,9 @@ def table_figure(table: Table) -> Figure:
         for x, cell in enumerate(cells):
             if cell is not None:
                 _draw(axes, x, y, cell, "bold" if cell in bold else "normal")
+
+    columns = len(table.scales)
+    rows = len(table.constraints)
     axes.set_xlim(-0.02, columns + 0.02)
     axes.set_ylim(rows + 0.03, -0.03)
 
@@ -59,52 +86,43 @@ def table_figure(table: Table) -> Figure:
     axes.xaxis.tick_top()
     axes.tick_params(length=0, labelsize=10, labelcolor=INK)
     axes.spines[:].set_visible(False)
-    if has_verdicts:
-        title = fill(agreements(table.cells.values()), round(11.5 * width))  # characters to the inch
-        axes.set_title(title, loc="left", fontsize=11, color=INK, pad=10)
-
-    bar = figure.colorbar(
-        ScalarMappable(NORM, COLOURS), ax=axes, orientation="horizontal", shrink=0.5, aspect=40, pad=0.01
-    )
-    labels = list(TICKS.values())
-    if columns < FEW:
-        labels[1::2] = ["", ""]
-    bar.set_ticks([*TICKS], labels=labels)
-    bar.ax.tick_params(length=0, labelsize=8, labelcolor=SOFT)
-    bar.outline.set_visible(False)
-
-    sentences = [LEGEND]
-    if has_verdicts:
-        sentences.append(OF_THE_PAPER)
-    sentences += [f"{text}." for text in same_pairs(table.cells.values())]
-    legend = fill(" ".join(sentences), round(17 * width))
-    figure.supxlabel(legend, fontsize=8, color=SOFT, x=0.01, ha="left")
-    return figure
 
 
 def _draw(axes: Axes, x: int, y: int, cell: Cell, weight: str) -> None:
     """Draw a cell in the unit square right of x and below y, the first line of its text by a font's weight."""
-    tried = cell.with_it is not None
     ratio = cell.paired.ratio if cell.paired else None
-    colour: Any = UNKNOWN if tried else "white"
-    if ratio is not None:
-        colour = COLOURS(NORM(log2(max(ratio, 2**-2))))  # a ratio of 0 has no logarithm
-    differs = cell.agreement == Agreement.CONTRADICTS
-    box = Rectangle((x + 0.02, y + 0.03), 0.96, 0.94, facecolor=colour, zorder=2 + differs)  # its frame over others
-    box.set(edgecolor=INK if differs else "white", linewidth=2.2)
-    axes.add_patch(box)
+    box = Rectangle((x + 0.02, y + 0.03), 0.96, 0.94, linewidth=2.2, edgecolor="white")
+    if cell.agreement == Agreement.CONTRADICTS:
+        # Above its neighbours, which would else cover half of its frame.
+        box.set(edgecolor=INK, zorder=3)
+    else:
+        box.set(zorder=2)
     if ratio is None:
+        colour: Any = UNKNOWN if cell.with_it else "white"
         box.set(hatch="////", edgecolor=GRID, linewidth=0)
+    else:
+        colour = COLOURS(NORM(log2(max(ratio, 2**-2))))  # a ratio of 0 has no logarithm
+    box.set(facecolor=colour)
+    axes.add_patch(box)
 
-    def write(down: float, text: str, size: float = 9, **style: Any) -> None:
-        style = {"ha": "center", "va": "center", "color": INK if tried else SOFT, "zorder": 4, **style}
-        axes.text(x + 0.5, y + down, text, fontsize=size, **style)
+    def write(down: float, text: str, size: float = 9, weight: str = "normal") -> None:
+        axes.text(
+            x + 0.5,
+            y + down,
+            text,
+            fontsize=size,
+            weight=weight,
+            ha="center",
+            va="center",
+            color=INK if cell.with_it else SOFT,
+            zorder=4,
+        )
 
-    words = WORDS[cell.trains] if tried else "not tried"
+    words = WORDS[cell.trains] if cell.with_it else "not tried"
     if ratio:
         words += f", {times(cell)}"
     write(0.25, words, weight=weight)
-    if tried:
+    if cell.with_it:
         write(0.53, f"{count(cell.with_it)} vs {count(cell.without)}")
     if cell.paired:
         write(0.79, interval(cell, " to "), 7.5)

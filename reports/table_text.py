@@ -3,15 +3,15 @@
 import csv
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from io import StringIO
 from itertools import compress
-from math import inf
 from typing import Any
 
+from reports import ratios
 from reports.arms import Arm
-from reports.ratios import discoveries
-from reports.table import Cell, Pair, Table, constraint_table
+from reports.ratios import discoveries, ends_text
+from reports.table import Cell, Table, constraint_table
 from reports.verdicts import RULE, SECTION, Agreement, Answer, Effect, published
 from search.stats.intervals import LEVEL
 from search.stats.record import SeedRecord
@@ -20,7 +20,6 @@ from trainer import Recipe
 from trainer.recipe.teacher import shown
 
 Link = Callable[[Arm], str]
-FORMATS = ("md", "csv", "json")
 MISSING = "–"
 WORDS = {Answer.YES: "trains", Answer.NO: "not seen to train", Answer.OPEN: "open"}
 HEAD = (
@@ -43,7 +42,7 @@ def table_of(configurations: Sequence[dict[str, Any]], paper: bool, seeds: Itera
 
 
 def write_table(table: Table, style: str, *, paper: bool = False, ui: str = "") -> str:
-    """Return the table in one of FORMATS. ui: address that links of md lead to; empty for no links."""
+    """Return the table as md, csv or json. ui: address that links of md lead to; empty for no links."""
     if style == "md":
         return markdown(table, paper, ui.rstrip("/"))
     return rows_text(table.tidy(), style)
@@ -52,7 +51,9 @@ def write_table(table: Table, style: str, *, paper: bool = False, ui: str = "") 
 def rows_text(rows: Sequence[dict[str, Any]], style: str) -> str:
     """Return rows as JSON or CSV. In CSV a row has empty cells for the columns that only others have."""
     if style == "json":
-        return json.dumps(rows, indent=1, allow_nan=False) + "\n"  # NaN is no JSON
+        # NaN, which Python would write, is no JSON.
+        return json.dumps(rows, indent=1, allow_nan=False) + "\n"
+
     columns = dict.fromkeys(name for row in rows for name in row)
     text = StringIO()
     writer = csv.DictWriter(text, columns, lineterminator="\n")
@@ -63,21 +64,23 @@ def rows_text(rows: Sequence[dict[str, Any]], style: str) -> str:
 
 def markdown(table: Table, paper: bool = False, ui: str = "") -> str:
     """Return a grid, how it agrees with the paper if asked for, then one line per cell, and notes."""
-    pages: dict[str, str] = {}  # short names of addresses, which are written below: cells stay narrow
+    head = ["constraint", *table.scales]
+    grid = []
+    for constraint, cells in table.rows():
+        summaries = [_summary(cell, paper) for cell in cells]
+        grid.append([constraint, *summaries])
+    parts = [HEAD, markdown_table(head, grid)]
+    if paper:
+        parts.append(agreements(table.cells.values()))
+
+    # Cells have short names of addresses, which are written below: columns stay narrow.
+    pages: dict[str, str] = {}
 
     def link(arm: Arm) -> str:
         if not (ui and arm.page):
             return count(arm)
         name = pages.setdefault(f"{ui}/{arm.page}", f"r{len(pages) + 1}")
         return f"[{count(arm)}][{name}]"
-
-    head = ["constraint", *table.scales]
-    grid = []
-    for constraint, cells in table.rows():
-        grid.append([constraint, *(_summary(cell, paper) for cell in cells)])
-    parts = [HEAD, markdown_table(head, grid)]
-    if paper:
-        parts.append(agreements(table.cells.values()))
 
     columns, rows = details(table, paper, link)
     if rows:
@@ -89,7 +92,7 @@ def markdown(table: Table, paper: bool = False, ui: str = "") -> str:
 
 
 def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table with padded columns."""
+    """Return a table with padded columns, so that it can be read as plain text too."""
     lines = [[_plain(text) for text in line] for line in (head, *rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     lines.insert(1, ["-" * width for width in widths])
@@ -108,14 +111,18 @@ def bullets(lines: Sequence[str]) -> str:
 def _plain(text: str) -> str:
     """Return text that Markdown shows as it is, in a cell too."""
     # Names of studies and configurations may be a stranger's.
-    return " ".join(text.split()).replace("|", r"\|").replace("<", "&lt;").replace("`", "'")
+    line = " ".join(text.split())
+    return line.replace("|", r"\|").replace("<", "&lt;").replace("`", "'")
 
 
 def agreements(cells: Collection[Cell]) -> str:
-    """Return in a line how the table and the paper go together."""
+    """Return in one line how the table and the paper go together."""
     counts = Counter(cell.agreement for cell in cells)
-    agree, contradict, are_open = (counts[kind] for kind in Agreement)
+    agree = counts[Agreement.AGREES]
+    contradict = counts[Agreement.CONTRADICTS]
+    are_open = counts[Agreement.OPEN]
     verdicts = agree + contradict + are_open
+
     of_cells = counted(len(cells), "cell")
     untried = sum(cell.with_it is None for cell in cells)
     if untried:
@@ -137,11 +144,14 @@ def _summary(cell: Cell | None, paper: bool) -> str:
     if cell.with_it is None:
         return MISSING
 
-    words = "" if cell.cost == Effect.OPEN else f" {cell.cost}"
+    costs = "" if cell.cost == Effect.OPEN else f" {cell.cost}"
     if cell.paired and cell.paired.ratio is not None:
-        words += f" {times(cell)}"
-    comma = "," if words else ""
-    text = f"{WORDS[cell.trains]}{comma}{words}: {count(cell.with_it)} vs {count(cell.without)}"
+        costs += f" {times(cell)}"
+    words = WORDS[cell.trains]
+    if costs:
+        words += f",{costs}"
+    text = f"{words}: {count(cell.with_it)} vs {count(cell.without)}"
+    # Only where the paper sees it otherwise: agreement needs no words in a narrow cell.
     if paper and cell.agreement == Agreement.CONTRADICTS:
         text += f" (paper: {cell.published.verdict})"
     return text
@@ -152,11 +162,14 @@ def details(table: Table, paper: bool, link: Link | None = None) -> tuple[list[s
     lines = [_line(cell, link or count) for cell in _tried(table)]
     if not lines:
         return [], []
+
     # Columns that would be empty, or that nobody asked for, are left out.
-    optional = dict.fromkeys(PAPER, paper)
-    optional[FINISHING] = any(arm.finishes for arm in _arms(table))
-    columns = [column for column in lines[0] if optional.get(column, True)]
-    return columns, [[line[column] for column in columns] for line in lines]
+    left_out = set() if paper else {*PAPER}
+    if not any(arm.finishes for arm in _arms(table)):
+        left_out.add(FINISHING)
+    columns = [column for column in lines[0] if column not in left_out]
+    rows = [[line[column] for column in columns] for line in lines]
+    return columns, rows
 
 
 def _tried(table: Table) -> list[Cell]:
@@ -164,17 +177,22 @@ def _tried(table: Table) -> list[Cell]:
 
 
 def _arms(table: Table) -> list[Arm]:
-    return [arm for cell in _tried(table) for arm in (cell.with_it, cell.without) if arm]
+    """Return both arms of each cell that was tried."""
+    arms = []
+    for cell in _tried(table):
+        arms += [arm for arm in (cell.with_it, cell.without) if arm]
+    return arms
 
 
 def _line(cell: Cell, link: Link) -> dict[str, str]:
-    """Return a cell by columns."""
+    """Return a cell's texts by column."""
     shares = []
     finished = []
     for arm in (cell.with_it, cell.without):
         shares.append(f"{link(arm)} {100 * arm.rate:.0f} %" if arm else MISSING)
         finished.append(f"{arm.grokked_with_finished}/{arm.n}" if arm else MISSING)
     with_it, without = shares
+    # The columns that `details` leaves out by these names.
     words, agrees = PAPER
     return {
         "constraint": cell.constraint,
@@ -195,28 +213,29 @@ def _line(cell: Cell, link: Link) -> dict[str, str]:
 
 def _trains(cell: Cell) -> str:
     """Return if it trains; where it was not seen to, the highest rate that is possible."""
+    text = str(cell.trains)
     arm = cell.with_it
-    if cell.trains != Answer.NO or not arm:
-        return str(cell.trains)
-    _, high = arm.interval
-    ended = f"; {arm.ended} ended early" if arm.ended else ""
-    return f"{cell.trains}, at most {100 * high:.1f} %{ended}"
+    if cell.trains == Answer.NO and arm:
+        _, high = arm.interval
+        text += f", at most {100 * high:.1f} %"
+        if arm.ended:
+            text += f"; {arm.ended} ended early"
+    return text
 
 
 def _ratio(cell: Cell) -> str:
     """Return the ratio with its interval, and the number of pairs where an arm has more seeds."""
-    if not cell.paired:
+    if not (cell.pair and cell.paired):
         return MISSING
     n = cell.paired.n
-    are_all_paired = all(arm and arm.n == n for arm in (cell.with_it, cell.without))
+    are_all_paired = cell.pair.with_it.n == cell.pair.without.n == n
     pairs = "" if are_all_paired else f" of {n} pairs"
     return f"{times(cell)} ({interval(cell)}){pairs}"
 
 
 def interval(cell: Cell, between: str = "–") -> str:
     """Return the ends of the ratio's interval as text; empty if nothing is paired."""
-    ends = cell.paired.ratio_interval if cell.paired else ()
-    return between.join("∞" if end == inf else f"{end:.2f}" for end in ends)
+    return ends_text(cell.interval, between)
 
 
 def count(arm: Arm | None) -> str:
@@ -225,8 +244,7 @@ def count(arm: Arm | None) -> str:
 
 def times(cell: Cell) -> str:
     """Return the ratio of grok rates as text."""
-    ratio = cell.paired and cell.paired.ratio
-    return "×–" if ratio is None else f"×{ratio:.2f}"
+    return ratios.times(cell.paired.ratio if cell.paired else None)
 
 
 # Notes
@@ -243,19 +261,20 @@ def notes(table: Table) -> list[str]:
         "saves: parameters that the constraint takes away",
         "paper: its words, in brackets the exact match that it gives. agreement: of `trains` with them",
     ]
+    # Of what no cell has, nothing is said.
     if any(arm.stopped for arm in arms):
-        lines += ["an arm that went on until enough seeds had grokked has too high a share, and no ratio"]
+        lines.append("an arm that went on until enough seeds had grokked has too high a share, and no ratio")
     if any(arm.finishes for arm in arms):
-        lines += [
+        lines.append(
             f"{FINISHING}: with the seeds that had spent their budget and that curvature finished (finish_above). All "
             "else is of training alone; a seed that groks exactly at its last evaluation counts as finished"
-        ]
+        )
     if any(map(_is_repeated, tried)):
-        lines += [
+        lines.append(
             "a cell that was trained more than once shows one pair of arms and adds nothing up: the pair with most "
             "seeds in common, or of equals that with the higher rate without the constraint. A verified seed of any "
             "study shows that it trains"
-        ]
+        )
 
     lines += [_tests(tried), *same_pairs(tried)]
     for scale in table.scales:
@@ -291,31 +310,32 @@ def same_pairs(cells: Iterable[Cell]) -> list[str]:
     """Return why some cells of a row show the same numbers."""
     lines = []
     for same in _by_arms(cells):
-        if len(same) > 1:
-            scales = " and ".join(cell.scale for cell in same)
-            lines.append(
-                f"{same[0].constraint} at {scales} is one pair of arms, as it is all in "
-                "which these presets differ: shown twice, counted once"
-            )
+        if len(same) == 1:
+            continue
+        scales = " and ".join(cell.scale for cell in same)
+        lines.append(
+            f"{same[0].constraint} at {scales} is one pair of arms, as it is all in "
+            "which these presets differ: shown twice, counted once"
+        )
     return lines
 
 
 def _tests(cells: Sequence[Cell]) -> str:
     """Return how much independent evidence there is, and how many of the tests to believe."""
-    ps = [same[0].paired.p for same in _by_arms(cells) if same[0].paired]
+    ps = [cell.paired.p for cell, *_ in _by_arms(cells) if cell.paired]
     if not ps:
         return "no seed is recorded for both arms of any cell: nothing is paired"
-    left = [f"{same[0].constraint} at {same[0].scale}" for same in discovered(cells)]
-    are = "is" if len(left) == 1 else "are"
-    named = f": {', '.join(left)}" if left else ""
     below = sum(p < LEVEL for p in ps)
     by_chance = LEVEL * len(ps)
-    return (
+    left = [f"{cell.constraint} at {cell.scale}" for cell, *_ in discovered(cells)]
+    are = "is" if len(left) == 1 else "are"
+    text = (
         f"{counted(len(ps), 'comparison')}; those of a column share its base's seeds and are no independent "
         "evidence. "
         f"{below} have p below 5 % (McNemar), by chance alone {by_chance:.1f} would; at a "
-        f"false discovery rate of 5 % (Benjamini and Hochberg) {len(left)} {are} left{named}"
+        f"false discovery rate of 5 % (Benjamini and Hochberg) {len(left)} {are} left"
     )
+    return f"{text}: {', '.join(left)}" if left else text
 
 
 def _bases(scale: str, cells: Sequence[Cell]) -> list[str]:
@@ -324,26 +344,35 @@ def _bases(scale: str, cells: Sequence[Cell]) -> list[str]:
     if not pairs:
         return [f"{scale}: nothing is compared"]
 
-    recipes = Counter(pair.base.recipe for pair in pairs.values())
-    (usual, _), *others = recipes.most_common()
+    by_recipe: dict[Recipe, dict[str, Arm]] = {}
+    for constraint, pair in pairs.items():
+        by_recipe.setdefault(pair.base.recipe, {})[constraint] = pair.base
+    # The recipe of most cells first; of equals, that of the first cell.
+    (usual, bases), *others = sorted(by_recipe.items(), key=lambda item: -len(item[1]))
     usual_values = shown(usual.as_dict())
     size = next(iter(pairs.values())).base.spec.params
-    papers = Recipe().as_dict()  # the defaults are the paper's recipe
-    changed = [name for name, value in usual_values.items() if value != papers[name]]
-    but = f" but for {', '.join(changed)}" if changed else ""
-    notes = [f"{scale}: {size:,} parameters, {_studies(pairs.values(), usual)}; the recipe is the 57p paper's{but}"]
+    note = f"{scale}: {size:,} parameters, {_studies(bases)}; the recipe is the 57p paper's"
+    # The defaults are the paper's recipe.
+    changed = _changed(usual_values, Recipe().as_dict())
+    if changed:
+        note += f" but for {', '.join(changed)}"
 
-    for recipe, _ in others:
-        constraints = [constraint for constraint, pair in pairs.items() if pair.base.recipe == recipe]
+    notes = [note]
+    for recipe, bases in others:
         values = shown(recipe.as_dict())
-        changed = [name for name, value in values.items() if value != usual_values[name]]
+        changed = _changed(values, usual_values)
         if len(changed) <= FEW:
             changed = [f"{name} {values[name]}" for name in changed]
-        about = f"another base, which differs in {', '.join(changed)}; {_studies(pairs.values(), recipe)}"
-        notes.append(f"{', '.join(constraints)} at {scale}: {about}")
+        about = f"another base, which differs in {', '.join(changed)}; {_studies(bases)}"
+        notes.append(f"{', '.join(bases)} at {scale}: {about}")
     return notes
 
 
-def _studies(pairs: Iterable[Pair], recipe: Recipe) -> str:
-    names = sorted({pair.base.study for pair in pairs if pair.base.recipe == recipe})
-    return f"stud{'y' if len(names) == 1 else 'ies'} {', '.join(names)}"
+def _changed(values: Mapping[str, Any], usual: Mapping[str, Any]) -> list[str]:
+    return [name for name, value in values.items() if value != usual[name]]
+
+
+def _studies(bases: Mapping[str, Arm]) -> str:
+    names = sorted({arm.study for arm in bases.values()})
+    noun = "study" if len(names) == 1 else "studies"
+    return f"{noun} {', '.join(names)}"

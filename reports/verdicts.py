@@ -50,6 +50,7 @@ def trains(verified: int, grokked: int, n: int, rate_without: float) -> Answer:
     """
     if verified:
         return Answer.YES
+    # Few seeds, or seeds of a scale that hardly groks, show nothing by failing.
     if not grokked and n * rate_without >= EXPECTED:
         return Answer.NO
     return Answer.OPEN
@@ -98,5 +99,6 @@ def agreement(ours: Answer, claim: Claim) -> Agreement | None:
         return None
     if ours == Answer.OPEN:
         return Agreement.OPEN
+    works = ours == Answer.YES
     says_it_works = claim.verdict == "works"
-    return Agreement.AGREES if says_it_works == (ours == Answer.YES) else Agreement.CONTRADICTS
+    return Agreement.AGREES if works == says_it_works else Agreement.CONTRADICTS

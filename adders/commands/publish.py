@@ -230,8 +230,8 @@ def _rate(checkpoint: Checkpoint, home: Home) -> str:
 
     The home's records come before those of the package.
     """
-    from search.analysis.frames import RecordSet, shipped_records
-    from search.analysis.pareto import rates_of
+    from reports.records import rates_of, shipped_records
+    from search.analysis.frames import RecordSet
 
     first = ancestors_of(checkpoint)[0]
     key, study = first.get("configuration"), first.get("study")

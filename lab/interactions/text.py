@@ -29,7 +29,7 @@ INCOMPLETE = (
 
 
 def write_interactions(models: Sequence[Interactions], style: str) -> str:
-    """Return the models in one of table_text's FORMATS: md, csv or json."""
+    """Return the models as md, csv or json."""
     if style == "md":
         return "\n\n".join([*map(_markdown, models), "Notes:", bullets(_notes(models))]) + "\n"
     return rows_text([row for model in models for row in model.tidy()], style)

@@ -14,9 +14,10 @@ from lab.commands import LAB
 from lab.commands import claims as command
 from lab.plans import load_plan
 from reports.ratios import discoveries
+from reports.records import shipped_records
 from reports.table_text import table_of
 from reports.verdicts import Answer, Effect
-from search.analysis.frames import RecordSet, shipped_records
+from search.analysis.frames import RecordSet
 from search.errors import UserError
 from search.study.trial import Configuration
 

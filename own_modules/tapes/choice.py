@@ -49,8 +49,10 @@ def _choose(spec: Spec, denormals: str) -> Choice:
     too_large = _excess((spec.logits, MOST_TOKENS, "logits"), (spec.params, MOST_NUMBERS, "numbers"))
     if too_large:
         return Choice(None, too_large)
+
     try:
         program = record(spec, constant_fold)
+        # Numbers of θ that few products read; 0 where most are read twice or more.
         rare = spec.params if program.products < spec.params else 0
         too_large = _excess(
             (program.registers, MOST_REGISTERS, "intermediate results"),
@@ -58,6 +60,7 @@ def _choose(spec: Spec, denormals: str) -> Choice:
         )
         if too_large:
             return Choice(None, too_large)
+
         kernel = _kernel(spec, program)
         # `not <` and not `>=`: logits that are no numbers are not torch's either.
         if not missing_for_compilation() and not _apart(spec, kernel) < APART:
@@ -107,6 +110,7 @@ def _apart(spec: Spec, kernel: Kernel) -> float:
         logits = spec.apply(wide, tokens_1TB[:, :-1], spec.prompt - 1)
         logits_AVB = torch.stack([v.expand(1, spec.answers, LANES)[0] for v in logits], dim=1)
     numbers_N = torch.cat([t.flatten() for t in wide.values()]).numpy()
+    # The kernel writes into it.
     seen_AVB = np.zeros(logits_AVB.shape, np.float32)
     library(kernel.source, kernel.shape, kernel.folders).kernel_evaluate(
         ctypes.c_void_p(numbers_N.ctypes.data),
@@ -115,5 +119,6 @@ def _apart(spec: Spec, kernel: Kernel) -> float:
         ctypes.byref(Measures()),
         ctypes.byref(Seen(logits=seen_AVB.ctypes.data, right=None)),
     )
-    apart = (logits_AVB - torch.from_numpy(seen_AVB)).abs().max() / logits_AVB.abs().max()
-    return float(apart)
+    largest = logits_AVB.abs().max()
+    apart = (logits_AVB - torch.from_numpy(seen_AVB)).abs().max()
+    return float(apart / largest)

@@ -80,17 +80,9 @@ class RowGraph(Graph):
             self.lists.append(key)
         return self.tables[key]
 
-    def row(
-        self,
-        kind: str,
-        reads: Sequence[int],
-        width: int,
-        table: int = NO_TABLE,
-        stride: int = 0,
-        starts: int = NO_TABLE,
-    ) -> list[int]:
-        """Return the registers of the numbers that a `Row` makes."""
-        row = Row(kind, tuple(reads), width, table, stride, starts)
+    def row(self, kind: str, reads: Sequence[int], width: int, **tables: int) -> list[int]:
+        """Return the registers of the numbers that a `Row` makes. tables: its fields `table`, `stride` and `starts`."""
+        row = Row(kind, tuple(reads), width, **tables)
         register = self._add(row, row)
         parts = [Part(register, n) for n in range(width)]
         return [self._add(part, part) for part in parts]
@@ -115,36 +107,34 @@ class RowGraph(Graph):
         constants = sorted(r for r in read if self.value(r) is not None)
 
         # Registers in the order of the text, so that a step writes one range: inputs, constants, step after step.
-        place = {r: n for n, r in enumerate([*range(self.inputs), *constants])}
-        end = len(place)
+        registers = [*range(self.inputs), *constants]
         for register in chain.from_iterable(steps):
-            made = self._made(register, widths[register])
-            place |= {r: end + n for n, r in enumerate(made)}
-            end += widths[register]
+            registers += self._made(register, widths[register])
+        place = {register: n for n, register in enumerate(registers)}
 
         text = _Text(self, place)
         for step in steps:
-            first = self._made(step[0], 1)[0]
-            text.add([self._row(r, widths[r]) for r in step], place[first])
+            first, *_ = self._made(step[0], 1)
+            rows = [self._row(register, widths[register]) for register in step]
+            text.add(rows, place[first])
         return text.program(self, outputs, constants)
 
     def _widths(self, outputs: list[int]) -> dict[int, int]:
         """Return how many numbers each operation makes that the outputs need, from the first to the last of them."""
         needed = set(outputs)
         widths = dict[int, int]()
-        recorded = list(enumerate(self.nodes, start=1))
-        for n, node in reversed(recorded):  # readers before what they read
-            if isinstance(node, Part):
-                if -n in needed:
-                    widths[node.row] = max(widths.get(node.row, 0), node.index + 1)
-            elif isinstance(node, Row):
-                if -n in widths:
-                    # Only these make each number by itself; a softmax or a norm is of its whole row.
-                    if node.kind not in ("AFFINE", "LOOKUP"):
-                        widths[-n] = node.width
-                    needed |= self._needs(self._row(-n, widths[-n]))
-            elif isinstance(node, tuple) and -n in needed:
-                widths[-n] = 1
+        # Readers come before what they read.
+        for register in range(-len(self.nodes), 0):
+            node: Any = self.nodes[-1 - register]
+            if isinstance(node, Part) and register in needed:
+                widths[node.row] = max(widths.get(node.row, 0), node.index + 1)
+            elif isinstance(node, Row) and register in widths:
+                # Only these make each number by itself; a softmax or a norm is of its whole row.
+                if node.kind not in ("AFFINE", "LOOKUP"):
+                    widths[register] = node.width
+                needed |= self._needs(self._row(register, widths[register]))
+            elif isinstance(node, tuple) and register in needed:
+                widths[register] = 1
                 needed.update(node[1:])
         return widths
 
@@ -165,6 +155,7 @@ class RowGraph(Graph):
         needs = set(row.reads)
         if row.table != NO_TABLE:
             table = self.lists[row.table]
+            # Of each row of a table as many numbers as are made: a program may need fewer than were recorded.
             for n in range(0, len(table), row.stride):
                 needs.update(table[n : n + row.width])
         if row.starts != NO_TABLE:
@@ -179,13 +170,15 @@ class RowGraph(Graph):
 
     def _steps(self, widths: dict[int, int]) -> list[list[int]]:
         """Return the operations in an order in which they can be done. One step has what is alike and independent."""
-        depth = dict[int, int]()
+        depth_of = dict[int, int]()
         steps = dict[Any, list[int]]()
         for register in sorted(widths, reverse=True):  # as recorded
             row = self._row(register, widths[register])
-            depths = [depth.get(self._owner(r), 0) for r in self._needs(row)]
-            depth[register] = 1 + max(depths)
-            steps.setdefault((depth[register], *_alike(row)), []).append(register)
+            # One step after the last of those that make what it reads; inputs and constants are there before all.
+            depth = 1 + max(depth_of.get(self._owner(r), 0) for r in self._needs(row))
+            depth_of[register] = depth
+            alike = (row.kind, len(row.reads), row.width, row.table, row.stride, row.starts)
+            steps.setdefault((depth, *alike), []).append(register)
         return [steps[key] for key in sorted(steps)]
 
     def _owner(self, register: int) -> int:
@@ -225,6 +218,7 @@ class _Text:
             starts=self._begin(row.starts),
         )
         self.steps.append(step)
+        # An affine row multiplies each number that it reads, for each that it makes.
         products_each = step.reads if row.kind.startswith("AFFINE") else 1
         self.products += step.count * step.width * products_each
         for each in rows:
@@ -238,17 +232,18 @@ class _Text:
         return self.begins[table]
 
     def program(self, graph: RowGraph, outputs: list[int], constants: list[int]) -> Program:
+        """Return the program of all steps that were written."""
         registers = len(self.place)
-        sizes = {
-            "SIZE": graph.wide,
-            "TOKENS": graph.inputs - graph.wide,
-            "CONSTANTS": len(constants),
-            "REGISTERS": registers,
-            "STEPS": len(self.steps),
-        }
-        steps = [f"{{{', '.join(map(str, astuple(step)))}}}" for step in self.steps]
+        steps = []
+        for step in self.steps:
+            fields = ", ".join(map(str, astuple(step)))
+            steps.append(f"{{{fields}}}")
         lines = [
-            *(f"constexpr int {name} = {value};" for name, value in sizes.items()),
+            f"constexpr int SIZE = {graph.wide};",
+            f"constexpr int TOKENS = {graph.inputs - graph.wide};",
+            f"constexpr int CONSTANTS = {len(constants)};",
+            f"constexpr int REGISTERS = {registers};",
+            f"constexpr int STEPS = {len(steps)};",
             _array("float", "KNOWN", [_number(graph.value(r)) for r in constants]),
             _array("int32_t", "READ", self.reads),
             _array("int32_t", "TABLE", self.tables),
@@ -256,11 +251,6 @@ class _Text:
             _array("Step", "STEP", steps),
         ]
         return Program("\n".join(lines) + "\n", registers, self.products)
-
-
-def _alike(row: Row) -> tuple[Any, ...]:
-    """Return what rows of one step have in common."""
-    return row.kind, len(row.reads), row.width, row.table, row.stride, row.starts
 
 
 def _number(value: float | None) -> str:
@@ -271,5 +261,5 @@ def _number(value: float | None) -> str:
 
 def _array(kind: str, name: str, values: Sequence[object]) -> str:
     """Return the text of an array, which in C++ is never empty."""
-    listed = ", ".join(map(str, values))
-    return f"static const {kind} {name}[] = {{{listed or '{}'}}};"
+    listed = ", ".join(map(str, values)) or "{}"
+    return f"static const {kind} {name}[] = {{{listed}}};"

@@ -45,7 +45,7 @@ def product_rows(graph: RowGraph, rows_MK: Tensor, table_KN: Tensor, starts_N: T
             continue
         reads = [row[k] for k in some]
         table = graph.table(table_KN[some].flatten().tolist())
-        made.append(graph.row("AFFINE", reads, width, table, width, starts))
+        made.append(graph.row("AFFINE", reads, width, table=table, stride=width, starts=starts))
     return torch.tensor(made)
 
 
@@ -73,17 +73,20 @@ def along(registers: Tensor, dims: Any, each: Callable[[list[int]], Sequence[int
 
     each: from registers to as many, or to one. Where it is one, those dimensions go, or with keepdim have the size 1.
     """
-    every = list(range(registers.dim()))
+    every = range(registers.dim())
     along_these = inner(dims, len(every))
     outer = [d for d in every if d not in along_these]
+    # A row for each place in the outer dimensions.
     order = outer + along_these
     moved = registers.permute(*order)
-    rows = moved.reshape(-1, math.prod(registers.shape[d] for d in along_these))
+    length = math.prod(registers.shape[d] for d in along_these)
+    rows = moved.reshape(-1, length)
     made = torch.tensor([list(each(row)) for row in rows.tolist()])
 
     is_as_many = made.shape == rows.shape and made.shape[1] > 1
     if is_as_many:
-        return made.reshape(moved.shape).permute([order.index(d) for d in every])
+        back = [order.index(d) for d in every]
+        return made.reshape(moved.shape).permute(back)
     if not keepdim:
         return made.reshape([registers.shape[d] for d in outer])
     return made.reshape([1 if d in along_these else registers.shape[d] for d in every])
@@ -106,7 +109,8 @@ def mean(graph: RowGraph, x: Any, *args: Any, **kwargs: Any) -> Tensor:
 
 def variance(graph: RowGraph, x: Any, dims: Any = None, *, correction: Any = 1, keepdim: bool = False) -> Tensor:
     """torch.var, over the count less a correction."""
-    squares = (x - x.mean(dims, True)).square()
+    deviations = x - x.mean(dims, True)
+    squares = deviations.square()
     count = x.numel() / squares.sum(dims).numel()
     less = 1 if correction is None else correction
     return squares.sum(dims, keepdim) * (1 / (count - less))
@@ -117,11 +121,13 @@ def softmax(graph: RowGraph, x: Any, dim: int, *_: Any) -> Tensor:
 
     def each(row: list[int]) -> list[int]:
         # Masks are known when a net is recorded: in half of a causal net's places nothing is computed.
-        is_masked = [graph.value(r) == -math.inf for r in row]
-        some = [r for r, masked in zip(row, is_masked, strict=True) if not masked]
-        shares = graph.row("SOFTMAX", some, len(some)) if len(some) > 1 else [graph.constant(1)]
-        left = iter(shares)
-        return [graph.constant(0) if masked else next(left) for masked in is_masked]
+        some = [n for n, register in enumerate(row) if graph.value(register) != -math.inf]
+        if len(some) > 1:
+            shares = graph.row("SOFTMAX", [row[n] for n in some], len(some))
+        else:
+            shares = [graph.constant(1)]
+        made = dict(zip(some, shares, strict=False))  # nothing where all is masked
+        return [made[n] if n in made else graph.constant(0) for n in range(len(row))]
 
     return along(graph.registers(x), dim, each)
 
@@ -149,7 +155,9 @@ def norm(graph: RowGraph, kind: str, x: Any, shape: Sequence[int], weight: Any, 
 def layer_norm(graph: RowGraph, x: Any, shape: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, ...]:
     """torch.native_layer_norm, whose other results no module reads."""
     made = norm(graph, "NORM", x, shape, weight, eps)
-    return made if bias is None else made + bias, math.nan, math.nan
+    if bias is not None:
+        made = made + bias
+    return made, math.nan, math.nan
 
 
 def rms_norm(graph: RowGraph, x: Any, shape: Any, weight: Any, eps: Any) -> tuple[Any, ...]:
@@ -168,7 +176,7 @@ def looked_up(graph: RowGraph, table: Tensor, index: Any) -> Tensor:
     width = table[0].numel()
     number = graph.table(table.flatten().tolist())
     asked = index.registers.flatten().tolist()
-    rows = [graph.row("LOOKUP", [register], width, number, width) for register in asked]
+    rows = [graph.row("LOOKUP", [register], width, table=number, stride=width) for register in asked]
     return torch.tensor(rows).reshape(*index.shape, *table.shape[1:])
 
 
@@ -186,8 +194,10 @@ def index(graph: RowGraph, x: Any, indices: Sequence[Any]) -> Tensor:
     """x[indices], where one at most is a problem's."""
     registers = graph.registers(x)
     if not any(isinstance(i, Traced) for i in indices):
-        whole = slice(None)
-        return registers[tuple(whole if i is None else i for i in indices)]
+        # None is a whole dimension here; in Python's brackets it would be a new one.
+        known = [slice(None) if i is None else i for i in indices]
+        return registers[tuple(known)]
+
     dim, *others = (d for d, i in enumerate(indices) if i is not None)
     asked = indices[dim]
     if others or asked.dtype == torch.bool:
@@ -251,7 +261,8 @@ def gelu(graph: RowGraph, x: Any, approximate: str = "none") -> Any:
     # In the order in which they are recorded: a gradient is summed by it.
     half = 0.5 * x
     cubic = x + 0.044715 * x**3
-    return half * (1 + torch.tanh(math.sqrt(2 / math.pi) * cubic))
+    bent_by = torch.tanh(math.sqrt(2 / math.pi) * cubic)
+    return half * (1 + bent_by)
 
 
 def divide(graph: RowGraph, a: Any, b: Any, rounding_mode: str | None = None) -> Any:
@@ -270,6 +281,7 @@ def _power(graph: Graph, x: int, exponent: int) -> int:
         return graph.constant(math.pow(known, by))
     if by is None or 2 * by % 1:
         raise NotImplementedError("pow by anything but whole and half numbers is not supported by the engine")
+    # A half is a root, and each whole one a product.
     made = graph.operation("root", x) if by % 1 else graph.constant(1)
     for _ in range(int(abs(by))):
         made = graph.operation("mul", made, x)

@@ -25,19 +25,23 @@ def record(spec: Spec, work: Work) -> Program:
     work: computes operations on constants. Raise NotImplementedError for an operation that it cannot have, naming it.
     """
     expanded = spec.expand(torch.zeros(1, spec.params))
-    shapes = {name: t.shape for name, t in expanded.items()}
-    graph = RowGraph(work, sum(map(math.prod, shapes.values())))
-    wide = {name: _inputs(graph, shape, torch.float32) for name, shape in shapes.items()}
+    size = sum(t.numel() for t in expanded.values())
+    graph = RowGraph(work, size)
+    # First the wide tensors, then the tokens: the order of a graph's inputs.
+    wide = {name: _inputs(graph, t.shape, torch.float32) for name, t in expanded.items()}
     first = spec.prompt - 1
     tokens = _inputs(graph, (1, first + spec.answers, 1), torch.int32)
+
     # Attention's fused operations would hide what they are made of.
     with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), _RowRecorder(graph):
         logits = spec.apply(wide, tokens, first)
         logits_VA = torch.stack([v.reshape(spec.answers) for v in logits])
-    return graph.program(graph.registers(logits_VA).T.flatten().tolist())
+    outputs = graph.registers(logits_VA).T.flatten()
+    return graph.program(outputs.tolist())
 
 
 def _inputs(graph: RowGraph, shape: Any, dtype: torch.dtype) -> Traced:
+    """Return a tensor of further inputs."""
     registers = [graph.input() for _ in range(math.prod(shape))]
     return Traced(torch.tensor(registers, dtype=torch.int64).reshape(shape), dtype)
 
@@ -54,16 +58,21 @@ class _RowRecorder(Recorder):
         kwargs = kwargs or {}
         name = function.overloadpacket.__name__
         leaves = torch.utils._pytree.tree_leaves((args, kwargs))
+        # `add_` is `add` in place.
         translate = KNOWN.get(name.removesuffix("_"))
         if translate is None or not any(isinstance(leaf, Traced) for leaf in leaves):
             return super().__torch_dispatch__(function, types, args, kwargs)
-        with self:  # what it is made of is recorded too
+
+        # Within the recorder: what an operation is made of is recorded too.
+        with self:
             made = translate(self.graph, *args, **kwargs)
         if name.endswith("_"):
-            if not isinstance(args[0], Traced):
+            written = args[0]
+            if not isinstance(written, Traced):
                 raise NotImplementedError(f"{name} to a tensor of known numbers is not supported by the engine")
-            args[0].registers.copy_(self._registers(made))
-            return args[0]
+            written.registers.copy_(self._registers(made))
+            return written
+
         like = function(*dummies(args), **dummies(kwargs))
         if isinstance(like, torch.Tensor):
             return self._traced(made, like)
@@ -75,5 +84,6 @@ class _RowRecorder(Recorder):
         return made if is_registers else self.graph.registers(made)
 
     def _traced(self, made: Any, like: torch.Tensor) -> Traced:
+        registers = self._registers(made).expand(like.shape)
         # Cloned: a result of its own has memory of its own, into which an operation in place may write.
-        return Traced(self._registers(made).expand(like.shape).clone(), like.dtype)
+        return Traced(registers.clone(), like.dtype)

@@ -6,7 +6,6 @@ import json
 import resource
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from importlib.resources import files
 from io import BytesIO
 from itertools import chain
 from pathlib import Path
@@ -106,12 +105,6 @@ def records(study: str | Sequence[str], of: Of = "seeds", *, home: str | Path | 
     if not frames:
         return pd.DataFrame(columns=list(COLUMNS[of]))
     return pd.concat(frames, ignore_index=True)
-
-
-def shipped_records() -> list[str]:
-    """Return the files of records that come with the package."""
-    folder = files("studies") / "records"
-    return sorted(str(file) for file in folder.iterdir() if file.name.endswith(".parquet"))
 
 
 class RecordSet:

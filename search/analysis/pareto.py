@@ -6,7 +6,7 @@ from operator import itemgetter
 from typing import Any
 
 from search.errors import UserError
-from search.stats.counting import GrokRate, few_digits, pareto
+from search.stats.counting import few_digits, pareto
 from search.study.described import aligned
 
 HEADINGS = (
@@ -25,25 +25,6 @@ PROOFS = ("proved", "prove_tried", "proofs_claimed")
 """Columns that files of earlier versions lack."""
 OPTIONAL = ("confirmed", "held", "proved")
 """Headings that are shown if a row has something below them."""
-
-
-def rates_of(row: Row) -> tuple[GrokRate, GrokRate]:
-    """Return a configuration's rates, of the search's seeds and of the confirmation's.
-
-    row: as search.analysis.frames has it.
-    """
-
-    def rate(prefix: str, interval: str) -> GrokRate:
-        n = row[f"{prefix}seeds"]
-        ends = (row[f"{interval}_low"], row[f"{interval}_high"]) if n else None
-        return GrokRate(row[f"{prefix}grokked"], n, row[f"{prefix}wrongly"], recorded_interval=ends)
-
-    return rate("", "grok_rate"), rate("confirmation_", "confirmation")
-
-
-def standing(row: Row) -> tuple[bool, float]:
-    """Return a key to sort configurations by: confirmed ones are ahead; by the lower end of an unpooled rate."""
-    return row["confirmation_seeds"] > 0, _low(row)
 
 
 def front(configurations: Sequence[Row], max_params: int | None = None) -> list[dict[str, Any]]:
@@ -72,7 +53,7 @@ def front(configurations: Sequence[Row], max_params: int | None = None) -> list[
         if row["confirmation_seeds"] or row["params"] < least_confirmed.get(row["study"], inf):
             candidates.append(row)
 
-    members = pareto([row["params"] for row in candidates], list(map(_low, candidates)))
+    members = pareto([row["params"] for row in candidates], list(map(lower_end, candidates)))
     on_front = [row for row, is_member in zip(candidates, members, strict=True) if is_member]
     return sorted(on_front, key=itemgetter("params", "study", "configuration"))
 
@@ -89,10 +70,10 @@ def best_of(configurations: Sequence[Row]) -> dict[str, Any] | None:
 
     Equals have the same size, or the front would lack the larger one; the least training per grokked seed decides.
     """
-    return max(front(configurations), key=lambda row: (_low(row), row["grokked_per_million"]), default=None)
+    return max(front(configurations), key=lambda row: (lower_end(row), row["grokked_per_million"]), default=None)
 
 
-def _low(row: Row) -> float:
+def lower_end(row: Row) -> float:
     """Return the lower end of a configuration's unpooled rate: of the confirmation's where there is one."""
     if row["confirmation_seeds"]:
         return float(row["confirmation_low"])

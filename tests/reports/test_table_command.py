@@ -14,11 +14,11 @@ from reports.flags import MOST_GRIDS, flag_grids, single_flags
 from reports.flags_figure import flags_figure
 from reports.plots import INK, image_of
 from reports.ratios import ratio_interval
+from reports.records import shipped_records
 from reports.table_figure import table_figure
 from reports.table_text import count, discovered, markdown, times, write_table
 from reports.verdicts import published
 from search import plugins
-from search.analysis.frames import shipped_records
 from tests.commands import call, fails_with_one
 from tests.reports.test_flags import ADDITIVE, one_flag
 from tests.reports.test_flags import seeds_of as seeds_of_grid

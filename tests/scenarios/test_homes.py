@@ -12,9 +12,9 @@ from mlflow import MlflowClient
 from mlflow.artifacts import load_dict
 
 from reports.ratios import ratio_interval
+from reports.records import rates_of
 from reports.table import constraint_table
 from search.analysis.frames import RecordSet, configuration_rows
-from search.analysis.pareto import rates_of
 from search.errors import Failure
 from search.stats.metrics import MAY_BE_ZERO
 from search.store.home import Home

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from search.analysis import frames
-from search.analysis.pareto import beaten, best_of, front, standing, table
+from search.analysis.pareto import beaten, best_of, front, table
 from search.stats.intervals import mid_p
 from tests.commands import call
 
@@ -109,11 +109,6 @@ def test_records_are_written_in_the_format_of_the_files_name(suffix, recorded):
     assert [json.loads(text) for text in found["recipe.curriculum"]] == [[[3, 10], [6, 20]]] * 5
     assert found["median_grok_step"].isna().sum() == 1
     assert [f.name for f in Path().iterdir()] == [f"found.{suffix}"]
-
-
-def test_confirmed_configurations_come_first_then_those_that_the_search_is_surest_of():
-    rival, lucky = configuration(75, 20, 25), configuration(76, 2, 2, grok_rate_low=mid_p(2, 2)[0])
-    assert sorted([lucky, rival, LARGE], key=standing, reverse=True) == [LARGE, rival, lucky]
 
 
 def test_search_and_confirmation_are_not_pooled():

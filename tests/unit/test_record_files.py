@@ -13,9 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from search.analysis import frames
-from search.analysis.frames import RecordSet, shipped_records
+from search.analysis.frames import RecordSet
 from search.errors import UserError
-from tests.commands import fails_with_one
 
 pytestmark = pytest.mark.usefixtures("here")
 LARGE_CSV = {
@@ -107,13 +106,6 @@ def test_what_is_no_file_of_records(name):
         except UserError as error:
             kind = frames.FILES[Path(name).suffix]
             assert str(error) in (f"{name}: cannot be read as {kind}", f"{name}: has no rows")
-
-
-def test_of_a_file_without_a_column_that_best_shows_it_is_named():
-    configurations = [file for file in shipped_records() if "configurations" in file]
-    assert configurations
-    for file in configurations:
-        assert "records lack the column" in fails_with_one(2, "best", file)
 
 
 @pytest.mark.parametrize("name", ["x.csv", "x.parquet"])
