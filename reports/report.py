@@ -237,7 +237,7 @@ class _Page:
         """Return the study's properties: names and words."""
         asked = [
             ("Model", self._models()),
-            ("Budget", f"{_span(self.seeds['budget'])} steps a seed"),
+            ("Budget", f"{_span(self.seeds['budget'])} steps per seed"),
             ("Configurations", self._configurations()),
             ("Seeds", self._seeds()),
         ]

@@ -75,7 +75,7 @@ class View:
 
 
 def table_view(study: Study) -> View:
-    """Return a table: a row a configuration in the order of `best`, with its rates and parameters.
+    """Return a table: one row per configuration in the order of `best`, with its rates and parameters.
 
     A search that confirms has two rates, of its own seeds and of the fresh ones, which are not pooled.
     """

@@ -245,7 +245,7 @@ function curve({ training: t }) {
 const marks = (last, x, H) => [0, .5, 1].map(s =>
   `<text class="step" style="text-anchor: ${s === 1 ? "end" : "middle"}" x="${x(s * last)}" y="${H - 8}">${Math.round(s * last).toLocaleString("en")}</text>`).join("");
 
-/** When carries of each length were learned: a row a length, a cell an evaluation. */
+/** When carries of each length were learned: one row per length, one cell per evaluation. */
 function lengths({ carries: { steps, right, learned } }) {
   const W = chartWidth(), row = 20, H = row * learned.length + 34, last = steps.at(-1), width = (W - 60) / steps.length, x = step => 45 + (W - 60) * step / last;
   const cells = right.map((shares, s) => shares.map((share, run) => `<rect x="${(45 + s * width).toFixed(1)}" y="${4 + row * run}" width="${width.toFixed(1)}" height="${row - 2}"

@@ -104,7 +104,7 @@ def show(as_json: bool, values: object, text: str | Sequence[str]) -> None:
 
 @contextmanager
 def progress_bar(first: str, quiet: bool = False) -> Iterator[Callable[..., None]]:
-    """Show progress: on a terminal a bar with the time since the beginning, elsewhere one line a minute.
+    """Show progress: on a terminal a bar with the time since the beginning, elsewhere one line per minute.
 
     first: the first text. Yields a function of the next text and, where they are known, the amounts done and in all.
     """

@@ -1,4 +1,4 @@
-// A tape: a straight-line program on scalars, run for L seeds at once, a seed a lane, and backwards for its gradient.
+// A tape: a straight-line program on scalars, run for L seeds at once, one seed per lane, and backwards for its gradient.
 //
 // trainer/engine/tape.py writes it down from a torch function. Registers are inputs, constants, then one for each operation,
 // in order; operations of one kind that do not need each other stand in one block. A lane never meets another.
