@@ -22,8 +22,8 @@ from search.run.verification import seeds_to_decode, verify_seed
 from search.stats.counting import WORDS, Counts, PooledRate, group_by, rank, state_of
 from search.stats.metrics import MAY_BE_ZERO, count_checks, final_metrics
 from search.stats.record import ENOUGH, SeedRecord
+from search.store.curves import curve_table
 from search.store.recorded_seed import RecordedSeed
-from search.store.results import curve_table
 from search.store.study_records import StudyRecords
 from search.study.schema import Study
 from search.study.trial import Configuration

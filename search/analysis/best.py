@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from model.presets import is_called
 from search.analysis.frames import configuration_rows
 from search.analysis.pareto import best_of
-from search.store.recorded import pull
+from search.store.pull import pull
 from search.store.study_records import StudyRecords
 from search.study.kind import best_proposal
 from trainer import Seed

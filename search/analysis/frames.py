@@ -413,7 +413,7 @@ def curves_frame(
     """
     import pandas as pd
 
-    from search.store.results import curve_table
+    from search.store.curves import curve_table
 
     ended = (seed for seed in records.list_seeds() if seed.is_final)
     tables = []

@@ -65,7 +65,7 @@ def pull(
         raise UserError("give --best or --seed, not both")
     from search.analysis.best import Choice, choose_best
     from search.stats.counting import WORDS, grokking
-    from search.store.recorded import pull as fetch
+    from search.store.pull import pull as fetch
     from search.store.study_records import open_records
     from search.store.verdicts import settle
     from trainer import Outcome, Seed
@@ -172,7 +172,7 @@ def _record_verification(checkpoint: Checkpoint, home: Home, correct: int) -> No
     if not (home.exists() and checkpoint.provenance.get("study")):
         return
     from search.store.ledger import Ledger
-    from search.store.recorded import record_verification
+    from search.store.pull import record_verification
 
     try:
         record_verification(Ledger(home), checkpoint, correct)

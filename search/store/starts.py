@@ -12,7 +12,7 @@ from model.transfer import transfer
 from search.errors import UserError, reraise_as
 from search.stats.counting import rank
 from search.stats.record import SeedRecord
-from search.store.recorded import finished_seeds, match_configurations
+from search.store.pull import finished_seeds, match_configurations
 from search.store.study_records import StudyRecords
 from search.study.ancestors import ancestors_of
 from search.study.schema import Study

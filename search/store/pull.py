@@ -1,4 +1,4 @@
-"""Choosing recorded seeds: the best, those of a configuration, the one that a checkpoint came from."""
+"""Pulling recorded seeds: the best, those of a configuration, the one that a checkpoint came from."""
 
 from __future__ import annotations
 
