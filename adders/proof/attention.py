@@ -69,6 +69,7 @@ class Query:
 def possible(net: Net, k: int, token: int) -> Array:
     """Return 1 where a token can stand at a position when digit k is asked for at `token`, else 0 [T, V]."""
     allowed = np.zeros((net.prompt + k, net.vocabulary))
+    # any digit at any place of a number: which of them go together, columns.py says
     allowed[:, :10] = 1
     for place, only in (*net.fixed, (net.prompt - 1 + k, token)):
         allowed[place] = 0
@@ -84,6 +85,7 @@ class Attention:
         self.machine = machine
         norm = net.norms[0]
         self.normed = normed(net.residual, norm, machine)
+        # a position's error is the same at all tokens, and moves the scores of a column together (`_shared`)
         alone = Approx(net.residual.value, net.residual.error - net.shared[:, None])
         self.alone = normed(alone, norm, machine)
         """Normed without the errors that places share."""
@@ -111,6 +113,7 @@ class Attention:
                 losses.append(lost)
                 seen.append(size)
                 summed.append(off)
+            # the residual to which attention is added is that of the asking token, known without the numbers
             base = net.residual[last, token]
             written = net.out.loss(np.concatenate(seen))
             stray = self._stray(self.values[: last + 1], np.concatenate(summed))
@@ -146,10 +149,12 @@ class Attention:
         query = self.queries[last, token][part]
         keys = self.keys[: last + 1, :, part]
         score = net.scale * (keys.value @ query.value)
+        # the key with which all others are compared: where errors are common to both, softmax does not see them
         top = np.unravel_index(np.where(allowed > 0, score, -np.inf).argmax(), score.shape)
         products = net.scale * keys.size * query.size
         total = products.sum(-1)
         if net.turned:
+            # queries and keys are normed and turned, so errors are those of their entries (rope.py)
             sums = rounding(products).sum(-1) + (size - 1) * rounding(total)
             apart = np.abs(keys.value - keys.value[top]) @ query.error + keys.error @ query.size
             error = sums * SUMMED + net.scale * apart + SLACK * total
@@ -158,6 +163,7 @@ class Attention:
         # keys: an error in the residual counts with all that follows it, where it may cancel
         slope = np.zeros(self.keys.value.shape[-1])
         slope[part] = net.scale * query.value
+        # `alone`: what a position has wrong at all of its tokens comes below, by column
         rows = self.normed[: last + 1]
         alone = self.alone[: last + 1]
         error, along = net.key.error_along(rows.value, slope, alone.rest)
@@ -233,10 +239,12 @@ class Attention:
         channels = net.channels[part]
         top = score[allowed > 0].max()
         distance = np.maximum(top - score, 0)
+
         is_column = net.columns_of(length)[:, None] >= 0
         is_digit = np.arange(net.vocabulary) < 10
         counts = (allowed > 0) | (is_column & is_digit)
         error = np.where(counts, error, 0).max(1, keepdims=True)
+        # exp's argument: the score's error, and the rounding of its distance from the largest
         exponent = error + (self.machine.shift * U + SLACK) * (distance + 2 * error) + SLACK
         # 1 is too much already (Lost below), and more might overflow
         exponent = np.minimum(exponent, 1)
@@ -246,10 +254,13 @@ class Attention:
         if not (spread.max() < 0.5 and common.max() < 0.5):  # as `max` would pass a NaN
             raise Lost("scores are lost in rounding")
         weight = np.exp(np.minimum(score - top, 0)) * allowed
+
+        # the output reads values by its channels alone, so that few numbers are left of many
         channel = values.value @ channels
         along = SPARE * self._value_error(h, length)
         head = Head(weight, spread, channel, along, common)
 
+        # a weighted mean of values is no larger than the largest one
         largest = (values.size * allowed[..., None]).max((0, 1))
         require_range(largest)
         most = (np.abs(channel) * allowed[..., None]).max((0, 1))
@@ -269,6 +280,7 @@ class Attention:
         size = self.values.value.shape[-1] // net.heads
         part = slice(h * size, (h + 1) * size)
         errors = []
+        # channel by channel, since errors of values that a channel does not read, or cancels, do not count
         for channel in net.channels.T:
             slope = np.zeros(len(channel))
             slope[part] = channel[part]
@@ -289,6 +301,7 @@ def _additions(weight: Array, allowed: Array) -> float:
     of no other addition's smaller summand, nor the largest of all: so each term but that counts once, as u or less.
     """
     length = len(weight)
+    # the smallest sum that any input has: each position's smallest weight
     least = np.where(allowed > 0, weight, np.inf).min(1).sum()
     require_weight(least)
     share = np.sort(weight.max(1) / least)[:-1]

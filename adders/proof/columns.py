@@ -76,6 +76,7 @@ class Cases:
     def __len__(self) -> int:
         return len(self.right)
 
+    # masks are shared, as most cases differ from others in one column
     def __getitem__(self, i: Ints | Flags | slice) -> Cases:
         return Cases(self.masks, self.columns[i], self.right[i], self.label[i], self.pairs[i])
 
@@ -120,6 +121,7 @@ def first_cases(k: int, token: int, digits: int = COLUMNS, is_difference: bool =
     """
     first, second, answer = ROLES[is_difference]
     allowed = np.ones((COLUMNS, len(STATES)), dtype=bool)
+    # no carry comes into the units, and shorter numbers have zeros above their digits
     allowed[0] = IN == 0
     allowed[digits:] &= (first == 0) & (second == 0)
     if is_difference:
@@ -143,6 +145,8 @@ def first_cases(k: int, token: int, digits: int = COLUMNS, is_difference: bool =
         # the last carry is written already, so that the end (token 12) is right whatever it is
         labels = labels[[token]]
         right = np.array([12])
+
+    # one mask per label, for the column that it is about; the other columns share theirs
     of_label = allowed[column] & (of_state[None] == labels[:, None])
     masks = np.concatenate([allowed, of_label])
     columns = np.tile(np.arange(COLUMNS), (len(labels), 1))
@@ -204,6 +208,7 @@ class Sums:
         u = head.value @ direction
         spread = head.spread * rounded
         shared = head.shared[:, None, None] * rounded
+        # float32's errors in the values themselves: as much as they can add to N
         over = e * (1 + spread) * (head.error @ np.abs(direction)) * rounded
         size = np.abs(u).max() + 1e-300  # above 0, so that a head of zeros passes the test below
         smallest, fixed = self.by_column(e * (1 - spread))
@@ -211,6 +216,7 @@ class Sums:
         require_weight(least)
         rows = np.arange(len(cases))[:, None]
         columns = np.arange(COLUMNS)[None]
+        # any level will do to begin with
         level = np.zeros(len(cases))
         for _ in range(MOST_STEPS):
             distance = u[..., None] - level  # [T, V, N]
@@ -285,10 +291,12 @@ def split(sums: list[Sums], cases: Cases) -> tuple[Cases, Cases]:
     """
     allowed = cases.states()
     effect = _effect(sums, allowed)
+    # by column and channel, how far apart the states of a case move it
     high = np.where(allowed[..., None], effect, -np.inf).max(2)
     low = np.where(allowed[..., None], effect, np.inf).min(2)
     channels = high.shape[2]
     spread = (high - low).reshape(len(cases), COLUMNS * channels)
+    # states that all move channels alike cannot be told apart by what follows attention
     moves = spread.max(1) > 0
     rows = np.flatnonzero(moves)
     column, channel = np.divmod(spread[rows].argmax(1), channels)
@@ -324,6 +332,7 @@ def _effect(sums: list[Sums], allowed: Flags) -> Array:
     effect: Array = np.zeros(1)
     for head_sums in sums:
         terms, fixed = head_sums.terms()
+        # the input is that of each column's first state: its carries need not fit
         total = terms[np.arange(COLUMNS), allowed.argmax(2)].sum(1) + fixed
         numerators = total[:, None, None, :-1]
         denominators = total[:, None, None, -1:]

@@ -64,6 +64,7 @@ def count_wrong(spec: Spec, theta_P: Tensor, *, digits: int = COLUMNS, limit_s: 
     remaining = list[Product]()
     with no_lost_numbers():
         prover = Prover(spec, theta_P, ANY, digits, limit_s)
+        # then a pair is wrong by where one number lies, and no case need be split
         is_one_number = prover.net.channels.shape[1] * prover.net.heads == 1
         search = _by_channel if is_one_number else _by_cases
         for query in prover.queries():
@@ -82,6 +83,7 @@ def _by_cases(query: QueryProver) -> Iterator[tuple[Product, bool]]:
     while todo:
         cases = todo.pop()
         low, high, _ = query.extremes(cases)
+        # right throughout: nothing to count
         is_open = ~query.halved(query.wins, low, high, cases.right)
         cases = cases[is_open]
 
@@ -130,6 +132,7 @@ def wrong_ranges(query: QueryProver, low: Array, high: Array, right: Ints) -> li
         if not len(owner):
             break
 
+        # what is too narrow to be told apart may be wrong: it counts as possible
         is_last = depth == NARROW or len(owner) > MOST_BOXES
         loses = query.loses(low, high, right[owner])
         for n, a, b, lost in zip(owner, low[:, 0], high[:, 0], loses, strict=True):
@@ -192,6 +195,7 @@ class _Search:
         self.order = [*reversed(range(self.start + 1)), *range(self.start + 1, COLUMNS)]
         # an end of the channel's whole range is no condition: no input lies beyond it
         self.sides = [side for side in (0, 1) if outer[side] != ends[side]]
+        # sure by the inner range and the least sums, possible by the outer range and the largest
         self.least = self._bounds(inner or outer, -1)
         self.most = self._bounds(outer, 1)
 
@@ -213,6 +217,7 @@ class _Search:
         """
         # the least of numbers is the largest of their opposites, with the sign changed back
         limited = bound * np.where(self.allowed[..., None], bound * cost, -np.inf)
+        # the largest of no sums, or the least, where nothing below gives a column this carry
         rest = np.full((COLUMNS, 2, cost.shape[2]), -bound * np.inf)
         after = np.zeros(cost.shape[2])
         for j in reversed(range(self.start + 1, COLUMNS)):
@@ -236,6 +241,7 @@ class _Search:
             allowed = self.allowed[j]
             if 0 < depth <= self.start:
                 allowed = allowed & (carry == OUT)
+            # the column above was set to a carry into it, which must come out of this one
             states = np.flatnonzero(allowed)
             carries = IN[states]
             lows = low + least[j, states]
@@ -294,6 +300,7 @@ def costs(sums: Sums, sign: int, end: float, loss: float, bound: int) -> tuple[A
 
 def pairs_in(products: list[Product], digits: int) -> int:
     """Count the pairs of numbers that are in any of some products [J, S]."""
+    # all pairs of so many digits, whatever the case
     possible = np.ones((COLUMNS, len(STATES)), dtype=bool)
     possible[0] = IN == 0
     possible[digits:] &= (X == 0) & (Y == 0)
@@ -314,6 +321,8 @@ def pairs_in(products: list[Product], digits: int) -> int:
         lowest = limited[0] if len(limited) else COLUMNS - 1
         ending[lowest] |= 1 << n
 
+    # From the highest column down: (carry into the column above, products that are still possible) -> inputs so far.
+    # A pair is one path, so it is counted once, where it first ends a product.
     every = (1 << len(products)) - 1
     nodes: Counter[tuple[int, int]] = Counter({(0, every): 1, (1, every): 1})
     total = 0

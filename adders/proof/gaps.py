@@ -128,6 +128,7 @@ class Gaps:
         middle = 0.5 * (low + high)
         radius = 0.5 * (high - low) * (1 + 1e-12) + 1e-300  # float64's rounding of the middle included
         values = self._forward(Interval(low, high))
+        # the right token is one per box, so gaps to all others are differences of rows of the table
         table = self.difference[right]
         gaps, _ = self.at(middle, right)
         scale = values.scale.high
@@ -150,6 +151,7 @@ class Gaps:
             "second": values.second.error,
             "last": values.last.error,
         }
+        # slopes hold for all values that float32 may have on the way, so errors may be added one by one
         for name, slope in slopes.items():
             loss = loss + _effect(table, slope, errors[name])
         require_finite(gaps, loss)
@@ -163,6 +165,7 @@ class Gaps:
         real = box.linear(net.writes) + Interval.exactly(self.query.base)
         first = _rounded(real, base_loss + U * (real.size + base_loss))
 
+        # the norm
         centred = self._centred(first.range)
         y = centred.range
         require_range(y.size**2)
@@ -178,12 +181,14 @@ class Gaps:
             biased = normed.range + Interval.exactly(norm.bias.value)
             normed = _rounded(biased, error + U * biased.size)
 
+        # the MLP, and its output added to what came in
         hidden = _through(net.fc1, normed.range, self.fc1_bias)
         gate = Rounded(*net.bend.over(hidden.range, self.machine))
         written = _through(net.fc2, gate.range, self.fc2_bias)
         total = first.range + written.range
         second = _rounded(total, written.error + U * total.size)
 
+        # the last norm, whose scale is left out of gaps
         last = self._centred(second.range)
         require_range(last.range.size**2)
         scale, last_scaling = self._size(second.range, last.range, self.ending)
@@ -235,6 +240,8 @@ class Gaps:
             # gaps are taken before the last norm's scale, so its bias counts by that scale, which moves with `last`
             along_scale = (values.last.range * values.scale.reciprocal()[:, None]).times(1 / self.width)
             along_last = along_last + along_scale[:, None] * Interval.exactly(self.bias[None, :, None])
+
+        # backwards, as gradients are: each step's slopes are those of the next one, times its own
         second = along_last.linear(self.centre)
         gate = second.linear(net.fc2.matrix.T)
         hidden = net.bend.slopes(gate, values.hidden.range)
@@ -242,6 +249,7 @@ class Gaps:
         # along the logarithm of the norm's scale, to which all that the norm puts into hidden units is proportional
         inputs = values.hidden.range + Interval.exactly(-self.offset)
         root = (hidden * inputs[:, None]).sum(-1)[..., None]
+        # the residual moves the norm's result directly, and by its root mean square
         square = (values.root * values.root)[:, None]
         pull = root * (values.centred.range * square).times(-1 / self.width)[:, None]
         centred = normed.times(self.norm.weight.value) * values.root[:, None, None] + pull
@@ -254,6 +262,7 @@ class Gaps:
             "gate": gate,
             "second": second,
         }
+        # what is centred is rounded once more; without centring these steps have no error of their own
         if self.norm.centre:
             slopes |= {"centred": centred, "last": along_last}
         return slopes | {"box": first.linear(net.writes.T)}

@@ -136,6 +136,7 @@ def prove(
     """
 
     def at(level: Machine) -> Proof:
+        # a number that is lost proves nothing, and refutes nothing: the verdict stays UNDECIDED
         try:
             with no_lost_numbers():
                 return Prover(spec, theta_P, level, digits, limit_s).run(watch)
@@ -228,7 +229,8 @@ class Prover:
         for n, query in enumerate(queries):
             query.begin()
             watch(n + 1, steps)
-        # most wrong nets show it at the ends of cases, before any box is halved
+        # All coarse cases first, which is fast, and then the slow ones.
+        # Most wrong nets show it at the ends of cases, before any box is halved
         self._run_candidates()
         if not proof.wrong:
             for n, query in enumerate(queries):
@@ -314,7 +316,7 @@ class QueryProver:
             for sign, side in ((1.0, high), (-1.0, low)):
                 direction = np.zeros(self.channels)
                 direction[r] = sign
-                # heads are bounded one by one, so with several a box may be larger than what all of them reach
+                # Heads are bounded one by one, so with several a box may be larger than what all of them reach
                 total = np.full(len(cases), self.query.loss[r])
                 for sums in self.sums:
                     value, states = sums.highest(direction, cases)
@@ -342,6 +344,7 @@ class QueryProver:
         """
         rivals = self._rivals(cases.right)
         sure: Flags = np.ones(len(cases), dtype=bool)
+        # an end is a box of one point, which no halving makes smaller
         for n, states in enumerate(ends):
             channels = self._channels(states)
             self._note(self.margins(states, cases.right), states)
@@ -425,6 +428,7 @@ class QueryProver:
         """Return True for boxes on which one other token, the likeliest in the middle, wins [N]."""
         rivals = self._rivals(right)
         gaps, _ = self.gaps.at(0.5 * (low + high), right)
+        # one rival is asked, as a box with two of them is halved until one wins
         rival = np.where(rivals, gaps, np.inf).argmin(1)
         # it need only beat the tokens that would be right: which of the wrong ones wins is no matter
         bounds = self.gaps.over(low, high, rival)

@@ -161,6 +161,7 @@ def _projections(spec: Rope, w: Tensors) -> tuple[Array, Approx, Array]:
 
 def _turned(spec: Rope, w: Tensors, read: Approx, q: Array, k: Approx) -> tuple[Approx, Approx]:
     """Return queries and keys of each position and token [T, V, H · N], normed and turned."""
+    # numbers that are frozen stand behind those that are trained
     shared = w.get("qk_norm", np.zeros(0))
     if spec.fixed_qk_norm:
         shared = np.concatenate([shared, single([spec.qk_norm_1, spec.qk_norm_2, spec.qk_norm_3])])

@@ -39,6 +39,7 @@ def view(spec: SplitSubspace, w: Tensors) -> Net:
     tokens_TVK = table[None].broadcast((places, spec.vocabulary, spec.tok_dim))
     positions_TVC = positions[:, None].broadcast((places, spec.vocabulary, spec.pos_dim))
     residual = concatenate([tokens_TVK, positions_TVC])
+    # the position's part is the same at all tokens of a place, and at all three places of a column
     shared = np.concatenate([np.zeros((places, spec.tok_dim)), positions.error], axis=1)
     query, key, value, scale = _projections(spec, w)
     out, channels, writes = _output(spec, w)
@@ -150,6 +151,7 @@ def _norm_weights(spec: SplitSubspace, w: Tensors) -> list[Approx]:
     if spec.parameterless_norm:
         return [Approx(np.ones(width))] * 3
     norm = w["norm"]
+    # all three norms have one weight, or each its own
     if not (spec.structured_norm3 or spec.structured_norm2 or spec.structured_norm1):
         return [Approx(row) for row in np.broadcast_to(norm, (3, width))]
     base = 1.0 if spec.structured_norm1 else norm[0]
@@ -238,6 +240,7 @@ def _reach(spec: SplitSubspace, w: Tensors) -> Array:
     """Return the projector [E, E] on what values can be: in each head the range of its rows of the projection."""
     if spec.direct_forms:
         return np.eye(spec.heads * spec.tok_dim)
+    # combinations of a head's values that are always 0 are nothing that the output could read
     value = w["head"].T if spec.tie_vo else w["v_proj"]
     size = len(value) // spec.heads
     projector = np.zeros((len(value), len(value)))
