@@ -94,6 +94,7 @@ def margin(task: Task, theta_P: Tensor) -> Tensor:
     rounds = 0
     while pool and best < ENOUGH and radius > NARROWEST and rounds < ROUNDS:
         margins = Margins(spec, task.cost, pool)
+        # those that are far from the smallest will not matter soon
         order = np.argsort(margins.at(theta_P[None])[0])[:MOST_ROWS]
         pool = [pool[i] for i in order]
         margins.rows = pool[:WORST]
@@ -113,6 +114,7 @@ def margin(task: Task, theta_P: Tensor) -> Tensor:
             if not smallest > best:
                 radius /= 3
             else:
+                # Kept what it promised: the margins are nearly linear so far, and a longer step may be
                 if smallest - best > 0.5 * (promised - best):
                     radius = min(WIDEST, 2 * radius)
                 theta_P = new_P
