@@ -39,6 +39,7 @@ def capture(net: Net, program: Program) -> Net:
     """Return a net with its tables, norms and output as the program computes them."""
     import torch
 
+    # its scores have norms and turns in them, which `Captured` does not take from a run
     if net.turned:
         raise ValueError("proofs of the rope family are for any machine, at level 'any'")
     model = program.model
@@ -123,6 +124,7 @@ class Captured(Attention):
         error = (1 + 2 * scaled) * lost(terms).sum(-1) + (size - 1 + 2 * scaled) * lost(total)
         return net.scale * (keys @ query), error * SUMMED + SLACK * total, none_shared
 
+    # values are known to the bit
     def _value_error(self, h: int, length: int) -> Array:
         return np.zeros((length, self.net.vocabulary, self.net.channels.shape[1]))
 
@@ -147,6 +149,7 @@ def is_matrix_product(net: Net, program: Program) -> bool:
     for length in LENGTHS:
         tokens = draws.integers(0, 10, length).tolist()
         q, k, v, seen = program.captured(tokens)
+        # a position does not see later ones
         future = torch.full((length, length), -math.inf).triu(1)
         weights = torch.softmax(products(net, q, k) + future, -1)
         if not torch.equal(weights @ v, seen):

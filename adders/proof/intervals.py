@@ -128,6 +128,7 @@ class GELU:
 
     def slopes(self, along: Interval, x: Interval) -> Interval:
         """Return slopes along x [N, K, X], given those along the result."""
+        # where the second derivative, (2 - x²) φ(x), is 0
         slope = _range(self.slope, x, -np.sqrt(2.0), np.sqrt(2.0))
         return along * slope[:, None]
 
@@ -169,6 +170,7 @@ class SwiGLU:
 
     def slopes(self, along: Interval, x: Interval) -> Interval:
         """Return slopes along x [N, K, X], given those along the result."""
+        # the product rule: by the first half with the function's slope, by the second half with its value
         gates, units = self._halves(x)
         slope = _range(self.slope, gates, -self.TURN, self.TURN) * units
         along_gates = along * slope[:, None]

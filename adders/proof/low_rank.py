@@ -59,6 +59,7 @@ def _norm(spec: LowRank, w: Tensors, number: int) -> Norm:
     weight = Approx(w[f"norm{number}"])
     if spec.rms_norm:
         return Norm(weight, eps=1e-8)
+    # else LayerNorm, with torch's own ε
     return Norm(weight, Approx(w[f"norm{number}_bias"]), 1e-5, centre=True)
 
 

@@ -154,6 +154,7 @@ class Net:
 
 def view(spec: Spec, theta_P: Tensor, machine: Machine) -> Net:
     """Return a net's view. Raises ValueError for a family that proofs do not know, Lost for a parameter near 0."""
+    # a tied program writes its numbers into these tensors and computes as any other
     spec, theta_P = untied(spec, theta_P)
     if spec.task not in TASKS:
         known = " or ".join(task.title for task in TASKS)
@@ -213,6 +214,7 @@ def normed(x: Approx, norm: Norm, machine: Machine) -> Normed:
         off, spread = welford(x.size, 0.999 * np.sqrt(square))
         x = rounded(apart, x.error + x.error.mean(-1, keepdims=True) + off, 3)
     error = ((2 * np.abs(x.value) + x.error) * x.error).mean(-1, keepdims=True) + spread * square
+    # what follows is to first order, with factors that have room for so much
     if (error > 1e-3 * square).any():
         raise Lost("a norm's argument is lost in rounding")
     error = error + mean_square_error(x.size, square + error) + U * norm.eps
@@ -252,6 +254,7 @@ def welford(size: Array, scale: Array) -> tuple[Array, Array]:
     sum. A sum of x, and then one of squares, loses less.
     """
     width = size.shape[-1]
+    # 32 = 9, four at each of five levels, and three to spare
     mean = gamma(width / 2 + 32) * size.max(-1, keepdims=True)
     off = mean / scale
     # x · r - mean · r may be computed for (x - mean) · r

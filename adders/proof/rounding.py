@@ -116,6 +116,7 @@ def relative(size: Array) -> Array:
 
 def gamma(roundings: Array | float) -> Array:
     """Return the relative error of a product of so many factors (1 + δ), |δ| <= u."""
+    # n u / (1 - n u): Higham, Accuracy and Stability of Numerical Algorithms (2002), lemma 3.1
     steps = np.asarray(roundings, dtype=np.float64) * U
     return steps / (1 - steps)
 
@@ -160,6 +161,7 @@ class Approx:
 
 def rounded(value: Array, error: Array | float, roundings: float = 1) -> Approx:
     """Return a result with the error of its operands and that of so many roundings."""
+    # later roundings are of results that earlier ones may have made larger
     size = (np.abs(value) + error) * (1 + roundings * 2 * U)
     return Approx(value, error + roundings * rounding(size) + SLACK * size)
 
@@ -210,6 +212,7 @@ class Linear:
     def __init__(self, matrix: Approx):
         self.matrix = matrix
         self.size: Array = matrix.size
+        # a power of two has the mantissa 0.5
         mantissa, _ = np.frexp(self.size)
         self.products = (matrix.error > 0) | ((self.size > 0) & (mantissa != 0.5))
         self.sums: Array = np.maximum((self.size > 0).sum(0) - 1, 0)
@@ -265,6 +268,7 @@ class Chain:
         x [..., I] itself is off by `first` at most. slope [..., O]. An error counts with the product of all that
         follows it, so that what cancels there does not count.
         """
+        # forwards for what each map reads, and backwards for the slope behind it
         inputs = [x]
         for linear in self.maps[:-1]:
             inputs.append(linear(inputs[-1]))

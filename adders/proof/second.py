@@ -86,6 +86,7 @@ def scale_of(net: check.Net, last: check.Row) -> Ends:
 
 def is_inside(gap: float, scale: Ends, least: float, most: float) -> bool:
     """True if a gap of logits, times one of its scales, lies from least to most."""
+    # a gap below 0 is least at the largest scale
     low, high = sorted(gap * end for end in scale)
     room = SCALE * max(abs(least), abs(most)) + check.TINY
     return high >= least - room and low <= most + room
@@ -117,6 +118,7 @@ class Reader:
             below = 10**j
             carry = (a % below + b % below) // below
             case.append(ONE_STATE[x[j], y[j], carry])
+        # made once: thousands of pairs ask for some hundred queries
         token = z[k - 1] if k else 0
         if (k, token) not in self.queries:
             self.queries[k, token] = check.Query(self.attention, k, token)
@@ -174,6 +176,8 @@ def compare(reader: Reader, submission: Any, pairs: Iterable[tuple[int, int]], e
 
     Raises Outside for the first that lies outside.
     """
+    # The right answer is fed, so that each digit is asked for behind right ones, as in the proof. One digit of a pair
+    # is enough: there are many pairs, and a bound takes longer than a run.
     model, _ = submission.build_model()
     draws = random.Random(SEED)
     compared = 0
@@ -204,6 +208,7 @@ def main(submission: str, proof: str, checkpoint: str, count: str = str(PAIRS)) 
         check.margin_of(said["margin"], said["digits"])
         path = Path(submission)
         text = check.content(path).decode().replace("\r\n", "\n")
+        # before anything of it is run
         if said.get("program_sha256") != program_digest(text):
             sys.exit(f"NOT READ: {proof} is a proof of another program than {submission}")
         program = loaded(text, path)
