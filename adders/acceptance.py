@@ -23,10 +23,8 @@ from trainer.engine.torch_backend import TorchBackend
 from trainer.step import step
 
 STRATUM = 400  # problems for each length of the longest run of carries
-UNIFORM, OWN_SEED = (
-    50_000,
-    46_000_046,
-)  # and without regard to carries, of a data seed that trains nothing
+UNIFORM = 50_000  # problems without regard to carries
+OWN_SEED = 46_000_046  # their data seed, which trains nothing
 LIMIT_S = 120  # of a proof
 
 
@@ -60,7 +58,9 @@ class AcceptanceSet:
     @cached_property
     def strata(self) -> Tensor:
         """Uniform problems, and some for each length of the longest run of carries."""
-        pairs = [p for run in range(DIGITS + 1) for p in carry_pairs(run, STRATUM, "of descents")]
+        pairs = list[tuple[int, int]]()
+        for run in range(DIGITS + 1):
+            pairs += carry_pairs(run, STRATUM, "of descents")
         stratified = torch.tensor(pairs, dtype=torch.float64).T[:, None]
         seed, step_, digits = (torch.tensor([n]) for n in (OWN_SEED, 1, DIGITS))
         uniform = torch.stack(sample(seed, step_, digits, torch.zeros(1), UNIFORM))
@@ -68,8 +68,9 @@ class AcceptanceSet:
 
 
 def worst_loss(spec: Spec, theta_P: Tensor, level: str) -> float | None:
-    """Return the loss at the worst of all pairs, log(1 + exp(-margin)), of a θ [P] that is proved at a level; None of
-    one that is not. Raises ValueError for a family that proofs do not know.
+    """Return the loss at the worst of all pairs, log(1 + exp(-margin)), of a θ [P] that is proved at `level`.
+
+    None of one that is not. Raises ValueError for a family that proofs do not know.
     """
     machine = ANY if level == "any" else None  # what holds on any machine holds here
     proof = prove(spec, theta_P, machine, limit_s=LIMIT_S)

@@ -26,8 +26,11 @@ if TYPE_CHECKING:
 
     from model.spec import Spec
 
-BEGIN, END = "# ---- data ----\n", "# ---- end of data ----\n"
-CALL, TIED_CALL = "Adder(SPEC, WEIGHTS)", "TiedAdder(SPEC, NUMBERS, TIES)"
+# Marks in a family's file, and the call in adderboard.py that a tied spec has otherwise.
+BEGIN = "# ---- data ----\n"
+END = "# ---- end of data ----\n"
+CALL = "Adder(SPEC, WEIGHTS)"
+TIED_CALL = "TiedAdder(SPEC, NUMBERS, TIES)"
 ENCODE = "def encode("
 """The first function of a family's file that says what tokens mean; before it the model is built."""
 ADDERBOARD = "# ---- AdderBoard ----"
@@ -35,8 +38,6 @@ ADDERBOARD = "# ---- AdderBoard ----"
 LINE = 99  # characters in a line of data
 DEEPEST = 90
 """Dictionaries and lists inside each other: Python's parser takes 200 brackets, of which strings need some."""
-
-
 PROOF = ("verdict", "level", "margin", "theta_sha256")
 """What the metadata say of a proof."""
 
@@ -173,6 +174,7 @@ def _program(spec: Spec, data: str, *, arena: bool = False) -> str:
     from adders import adderboard
 
     base = spec.base if isinstance(spec, Tied) else spec
+    # a family's file is cut at its marks: what it is about, our data, the model, what tokens mean
     about, rest = inspect.getsource(_template(base.family)).split(BEGIN)
     model, tokens = rest.split(END)[1].split(ENCODE)
     build = inspect.getsource(adderboard.build_model)
@@ -194,7 +196,10 @@ def _program(spec: Spec, data: str, *, arena: bool = False) -> str:
 
 def stored_numbers(spec: Spec, theta_P: Tensor) -> list[float]:
     """Return θ [P] as floats, each once, with the fewest digits that give back each float32."""
-    return [n for tensor in weights(spec, theta_P).values() for n in tensor]
+    stored = list[float]()
+    for numbers in weights(spec, theta_P).values():
+        stored += numbers
+    return stored
 
 
 def _nested(spec: Tied) -> dict[str, Any]:
@@ -222,6 +227,7 @@ def weights(spec: Spec, theta_P: Tensor) -> dict[str, Any]:
     """
     if theta_P.shape != (spec.params,):
         raise ValueError(f"theta must have shape ({spec.params},), got {tuple(theta_P.shape)}")
+    # a submission's model is in float32
     theta_P = theta_P.detach().cpu().float()
     tensors = spec.layout.split(theta_P[None])
     bad = [name for name, t in tensors.items() if not t.isfinite().all()]
@@ -231,7 +237,7 @@ def weights(spec: Spec, theta_P: Tensor) -> dict[str, Any]:
 
 
 def _template(family: str) -> Any:
-    """Import the family's submission."""
+    """Import the family's submission. Raises ValueError naming the nearest family that has one."""
     module = f"model.submissions.{family}"
     if importlib.util.find_spec(module) is None:
         written = [f for f in FAMILIES if importlib.util.find_spec(f"model.submissions.{f}")]
@@ -244,8 +250,9 @@ def _shorten(values: Any) -> Any:
     if isinstance(values, list):
         return [_shorten(v) for v in values]
     exact = struct.pack("f", values)
+    # nine digits tell any two float32 numbers apart
     candidates = (float(f"{values:.{digits}g}") for digits in range(1, 10))
-    return next(c for c in candidates if _single(c) == exact)
+    return next(number for number in candidates if _single(number) == exact)
 
 
 def _single(value: float) -> bytes | None:
@@ -268,6 +275,7 @@ def _plain(name: str, value: object) -> dict[str, Any]:
     try:
         plain = json.loads(json.dumps(value, allow_nan=False))
     except RecursionError:
+        # deeper than Python's own limit, and said below in the same words
         plain = None
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must hold only plain, finite values: {error}") from None
@@ -279,16 +287,18 @@ def _plain(name: str, value: object) -> dict[str, Any]:
 
 
 def _depth(value: Any) -> int:
-    """Return how many dictionaries and lists are inside each other, counted a level at a time."""
-    depth, level = 0, [value]
+    """Return how many dictionaries and lists are inside each other."""
+    # level by level: a function that calls itself would end at Python's own limit
+    depth = 0
+    level = [value]
     while True:
-        level = [v for v in level if isinstance(v, dict | list)]
+        level = [entry for entry in level if isinstance(entry, dict | list)]
         if not level:
             return depth
         depth += 1
         inner: list[Any] = []
-        for v in level:
-            inner += v.values() if isinstance(v, dict) else v
+        for entry in level:
+            inner += entry.values() if isinstance(entry, dict) else entry
         level = inner
 
 
@@ -298,18 +308,26 @@ def _literal(value: Any, indent: int = 0, used: int = 30) -> str:
     indent: columns before its lines; used: columns already used on its first line.
     """
     line = repr(value)
-    matrix = isinstance(value, list) and any(isinstance(v, list) for v in value)
-    if used + len(line) <= LINE and not matrix and not (isinstance(value, dict) and value and not indent):
+    is_matrix = isinstance(value, list) and any(isinstance(row, list) for row in value)
+    is_block = isinstance(value, dict) and value and not indent  # by entries, however short
+    if used + len(line) <= LINE and not is_matrix and not is_block:
         return line
-    inner, pad = indent + 4, " " * (indent + 4)
+    inner = indent + 4
     if isinstance(value, dict):
-        entries = [f"{key!r}: {_literal(v, inner, inner + len(repr(key)) + 3)}" for key, v in value.items()]
+        entries = []
+        for key, entry in value.items():
+            name = repr(key)
+            entries.append(f"{name}: {_literal(entry, inner, inner + len(name) + 3)},")
+        opening, closing = "{}"
     elif isinstance(value, list):
-        entries = [_literal(v, inner, inner + 1) for v in value]
+        entries = [f"{_literal(entry, inner, inner + 1)}," for entry in value]
+        opening, closing = "[]"
     elif isinstance(value, str):
+        # pieces of a text, which Python's parser joins
         pieces = pprint.pformat(value, width=LINE - inner).strip("()").splitlines()
-        return "(\n" + "".join(f"{pad}{p.strip()}\n" for p in pieces) + " " * indent + ")"
+        entries = [piece.strip() for piece in pieces]
+        opening, closing = "()"
     else:
         return line
-    opening, closing = "{}" if isinstance(value, dict) else "[]"
-    return opening + "\n" + "".join(f"{pad}{entry},\n" for entry in entries) + " " * indent + closing
+    lines = "".join(f"{' ' * inner}{entry}\n" for entry in entries)
+    return f"{opening}\n{lines}{' ' * indent}{closing}"

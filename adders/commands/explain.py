@@ -57,16 +57,18 @@ def explain(
     if len(checkpoints) > MOST:
         raise UserError(f"give at most {MOST} checkpoints, not {len(checkpoints)}")
     check_file(target)
-    names, loaded = (
-        [path.resolve().name for path in checkpoints],
-        [load_checkpoint(p) for p in checkpoints],
-    )
+    names = [path.resolve().name for path in checkpoints]
+    loaded = [load_checkpoint(path) for path in checkpoints]
     with progress_bar("reading records") as say:
         trainings = [_training(home, checkpoint) for checkpoint in loaded]
         say("training again" if carries else "looking for the worst pairs")
         learned = [_carries(path, c) if carries else None for path, c in zip(checkpoints, loaded, strict=True)]
-        claims = (beside(path, c.spec, c.theta_P) for path, c in zip(checkpoints, loaded, strict=True))
-        proofs = [claim if claim and "claimed" not in claim else None for claim in claims]
+        proofs = []
+        for path, checkpoint in zip(checkpoints, loaded, strict=True):
+            verdict = beside(path, checkpoint.spec, checkpoint.theta_P)
+            # another user's claim is no proof: the page decides again
+            is_own = verdict and "claimed" not in verdict
+            proofs.append(verdict if is_own else None)
         say("measuring the loss around it" if landscape else "looking for the worst pairs")
         html = page_of(list(map(Shown, names, loaded, trainings, learned, proofs)), landscape)
     write_text(target, html)
@@ -86,6 +88,7 @@ def _training(home: Home, checkpoint: Checkpoint) -> dict[str, Any] | None:
 
 
 def _carries(path: Path, checkpoint: Checkpoint) -> dict[str, Any]:
+    """Return when a seed learned each length of carry, of training it again. Another plug-in does that."""
     carries = part("carries", "--carries")
     with reraise_as(f"{path}: cannot be trained again"):
         return dict(carries(checkpoint))

@@ -38,16 +38,16 @@ def fold(checkpoint: Path, target: Path, pairs: int, as_json: bool) -> None:
     before, after = loaded.spec, smaller.spec
     if not steps:
         raise UserError(f"{checkpoint}: {before.params:,} parameters is the smallest form known for it")
+    # before the comparison, which takes long
     refuse_other(target, smaller)
     sets = compare_checkpoints(loaded, smaller, pairs)
     save_checkpoint(smaller, target)
     lines = [f"{target}: {preset_name(before)} folded to {after.params:,} parameters, nothing trained again"]
     lines += [f"  {step}" for step in steps]
-    lines += [
-        f"  {name}: {c.right:,} of {c.pairs:,} right, {c.different_answers:,} answered differently, "
-        f"logits up to {c.largest_logit:,.0f} differ by at most {c.largest_logit_difference:.2g}"
-        for name, c in sets.items()
-    ]
+    for name, compared in sets.items():
+        answers = f"{compared.right:,} of {compared.pairs:,} right, {compared.different_answers:,} answered differently"
+        logits = f"up to {compared.largest_logit:,.0f} differ by at most {compared.largest_logit_difference:.2g}"
+        lines.append(f"  {name}: {answers}, logits {logits}")
     params = [before.params, after.params]
     values = {"params": params, "folds": list(steps), "spec": after.as_dict()}
     show(as_json, values | {"compared": smaller.provenance["compared"]}, lines)

@@ -38,12 +38,7 @@ def import_(file: Path, target: Path, as_json: bool) -> None:
     save_checkpoint(checkpoint, target)
     spec, provenance = checkpoint.spec, checkpoint.provenance
     result = decode_all(spec, checkpoint.theta_P)
-    values = {
-        "checkpoint": str(target),
-        "spec": spec.as_dict(),
-        **provenance,
-        **result.as_dict(),
-    }
+    values = {"checkpoint": str(target), "spec": spec.as_dict()} | provenance | result.as_dict()
     head = f"{target}: from a {provenance['format']} checkpoint"
     lines = [head, f"  {name_of(spec)}: {grade(result)}", *counted_lines(spec, provenance)]
     show(as_json, values, lines)

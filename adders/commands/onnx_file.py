@@ -35,7 +35,8 @@ HOW = (
 
 def check_libraries() -> None:
     """Raise ValueError where what torch writes ONNX by is not installed."""
-    if missing := [name for name in NEEDED if find_spec(name) is None]:
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
         raise ValueError(f"--format onnx needs {' and '.join(missing)}: pip install {' '.join(NEEDED)}")
 
 
@@ -47,8 +48,11 @@ def write_onnx(spec: Spec, theta_P: Tensor, name: str, path: Path) -> None:
     program = Program(spec, theta_P)
     prompt = program.names["encode"](*EXAMPLE)
     steps = program.names["MAX_OUTPUT_LEN"]
-    batch, length = Dim("batch", min=1, max=LONGEST), Dim("length", min=2, max=len(prompt) + steps)
+    batch = Dim("batch", min=1, max=LONGEST)
+    length = Dim("length", min=2, max=len(prompt) + steps)
+    # two sequences: torch would take a batch of one for a constant
     tokens_BT = torch.tensor([prompt, prompt])
+    # its exporter logs, warns and prints, which says nothing to who exports
     quiet = logging.getLogger("torch.onnx")
     level = quiet.level
     quiet.setLevel(logging.ERROR)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -38,8 +38,11 @@ if TYPE_CHECKING:
     from search.store.study_records import StudyRecords
     from trainer.checkpoints.checkpoint import Checkpoint
 
-LIMIT_S, DIGITS = 600, 10
-SAMPLED, SAMPLE_SEED = 20_000, 20
+LIMIT_S = 600
+DIGITS = 10
+SAMPLED = 20_000
+"""Pairs that are decoded of what stays undecided."""
+SAMPLE_SEED = 20
 
 
 @click.command()
@@ -100,7 +103,7 @@ def prove(
             "--count": counts,
             "-o": target,
         }
-        for option in (name for name, value in given.items() if value):
+        for option in filter(given.get, given):
             raise UserError(f"{option} is of a CHECKPOINT, and does not go with --study")
         _prove_study(home, study, limit_s, as_json)
     if not checkpoint or study:
@@ -110,11 +113,11 @@ def prove(
     from adders.proof.prover import prove as decide
     from adders.proof.rounding import MACHINES, Lost
     from model.adderboard import failures
-    from model.verdict import COUNTEREXAMPLE, PROVED, UNDECIDED, write_verdict
-    from search.store.verdicts import own, sealed
+    from model.verdict import COUNTEREXAMPLE, PROVED, UNDECIDED
 
     if record and (digits < DIGITS or not checkpoint.is_dir()):
         raise UserError(f"--record writes into a folder, and what holds for {DIGITS} digits")
+    # before the proof, which may take minutes
     if target:
         check_file(target)
     loaded = load_checkpoint(checkpoint, any_task=True)
@@ -124,18 +127,9 @@ def prove(
     with reraise_as(checkpoint), progress_bar("proving", quiet=as_json) as say:
         machine = MACHINES[level] if level else None
         watch = partial(say, "proving")
-        proof = decide(
-            loaded.spec,
-            loaded.theta_P,
-            machine,
-            digits=digits,
-            limit_s=limit_s,
-            watch=watch,
-        )
-    values, lines = (
-        verdict_of(loaded.spec, loaded.theta_P, proof),
-        list(_lines(loaded.spec, proof)),
-    )
+        proof = decide(loaded.spec, loaded.theta_P, machine, digits=digits, limit_s=limit_s, watch=watch)
+    values = verdict_of(loaded.spec, loaded.theta_P, proof)
+    lines = list(_lines(loaded.spec, proof))
     if counts and proof.verdict == COUNTEREXAMPLE:
         try:
             count = count_wrong(loaded.spec, loaded.theta_P, digits=digits, limit_s=limit_s)
@@ -143,22 +137,37 @@ def prove(
             lines.append(f"  {count.wrong:,} pairs are wrong for certain, {count.possible:,} may be")
         except Lost as lost:
             lines.append(f"  wrong pairs are not counted: {lost}")
+    # UNDECIDED alone does not say how often it is wrong, if it is
     if proof.verdict == UNDECIDED:
-        wrong = len(failures(loaded.spec, loaded.theta_P, _some_pairs(digits, loaded.spec.adds)))
+        pairs = _some_pairs(digits, loaded.spec.adds)
+        wrong = len(failures(loaded.spec, loaded.theta_P, pairs))
         values["sampled"] = {"pairs": SAMPLED, "wrong": wrong}
         lines.append(f"  of {SAMPLED:,} pairs at random {wrong:,} are decoded wrongly")
-    if record and (kept := write_verdict(checkpoint, loaded.spec, loaded.theta_P, new := sealed(values))) != new:
-        lines.append(f"  not recorded: the folder's verdict is: {said_of(own(kept) or kept)}")
+    if record:
+        lines += _record(checkpoint, loaded, values)
     show(as_json, values, lines)
     if target:
         click.echo(f"{target}: {_written(target, checkpoint, loaded, proof)}", err=as_json)
     exit_unless(proof.verdict == PROVED)
 
 
+def _record(folder: Path, loaded: Checkpoint, values: dict[str, Any]) -> Iterator[str]:
+    """Write a verdict beside a folder's checkpoint. Yield a line where the folder keeps another one."""
+    from model.verdict import write_verdict
+    from search.store.verdicts import own, sealed
+
+    new = sealed(values)
+    kept = write_verdict(folder, loaded.spec, loaded.theta_P, new)
+    if kept != new:
+        yield f"  not recorded: the folder's verdict is: {said_of(own(kept) or kept)}"
+
+
 def _some_pairs(digits: int, adds: bool) -> list[tuple[int, int]]:
     """Draw pairs of numbers of so many digits; unless they are added, the larger one is the first."""
+    # always the same pairs, so that two runs of the command say the same
     draws = random.Random(SAMPLE_SEED)
-    pairs = [(draws.randrange(10**digits), draws.randrange(10**digits)) for _ in range(SAMPLED)]
+    end = 10**digits
+    pairs = [(draws.randrange(end), draws.randrange(end)) for _ in range(SAMPLED)]
     return pairs if adds else [(max(pair), min(pair)) for pair in pairs]
 
 
@@ -171,10 +180,9 @@ def _other_task(
     counts: bool,
     by_columns: Mapping[str, object],
 ) -> None:
-    """Refuse options that are not of a checkpoint's task. Unless proofs by columns are of it, decide it by decoding
-    every problem, and end the command.
+    """Refuse options that do not go with a checkpoint's task; decide it by decoding every problem, and end the command.
 
-    by_columns: options of proofs by columns, by name; true where they are given.
+    Return where proofs by columns are of the task. by_columns: their options, by name; true where they are given.
     """
     from adders.proof.enumeration import count, decode_all
     from adders.proof.net import TASKS
@@ -193,10 +201,14 @@ def _other_task(
     with reraise_as(path), progress_bar("decoding", quiet=as_json) as say:
         result = decode_all(loaded.spec, loaded.theta_P, limit_s=limit_s, counts=counts, watch=partial(say, "decoding"))
     whole = count(task)
-    verdict = COUNTEREXAMPLE if result.failures else PROVED if result.total == whole else UNDECIDED
     said = f"{result.correct:,} of the {result.total:,} problems that this machine decoded are right, of {whole:,}"
-    if verdict == PROVED:
+    if result.failures:
+        verdict = COUNTEREXAMPLE
+    elif result.total == whole:
+        verdict = PROVED
         said = f"right on all {whole:,} problems of the task, which this machine decoded"
+    else:
+        verdict = UNDECIDED
     lines = [f"{name_of(loaded.spec)}: {verdict}, {said}"]
     if result.margin is not None:
         lines.append(f"  smallest margin of a right answer {result.margin:.3g} logits")
@@ -217,13 +229,14 @@ def _written(target: Path, folder: Path, loaded: Checkpoint, proof: Proof) -> st
     write_text(target, proof_text(loaded.spec, loaded.theta_P, proof))
     if proof.level != "any":
         return "the proof; check.py knows level any alone"
+    # a shorter command, where one goes on from the repository
     here = Path.cwd()
     checker = CHECKER.relative_to(here) if CHECKER.is_relative_to(here) else CHECKER
     return f"the proof; python {typed(checker)} {typed(target)} {typed(folder)} checks it"
 
 
 def _prove_study(home: Home, name: str, limit_s: int, as_json: bool) -> None:
-    """Decide a study's grokked seeds, a line each, and end."""
+    """Decide a study's grokked seeds, one line per seed, and end the command."""
     from adders.commands.prove_study import prove_study
     from model.verdict import is_right
     from search.stats.counting import proof_counts
@@ -237,16 +250,14 @@ def _prove_study(home: Home, name: str, limit_s: int, as_json: bool) -> None:
         _show_in_mlflow(records)
     rows = [row for row in records.list_seeds() if row.has_grokked]
     verdicts = [is_right(row.proof) for row in rows]
-    proved, wrong, undecided = (verdicts.count(v) for v in (True, False, None))
+    proved = verdicts.count(True)
+    wrong = verdicts.count(False)
+    undecided = verdicts.count(None)
     text = f"{name}: of {len(rows)} grokked seeds {proved} are proved, {wrong} are wrong, {undecided} are undecided"
-    seeds = [
-        {
-            "configuration": r.configuration,
-            "seed": str(r.seed),
-            **(r.proof or {}),
-        }
-        for r in rows
-    ]
+    seeds = []
+    for row in rows:
+        about = {"configuration": row.configuration, "seed": str(row.seed)}
+        seeds.append(about | (row.proof or {}))
     counts = {
         "grokked": len(rows),
         **proof_counts(rows),
@@ -285,7 +296,8 @@ def _lines(spec: Spec, proof: Proof) -> Iterator[str]:
         yield f"{head} {right_on(proof.digits, proof.level, pairs)}"
     elif proof.verdict == COUNTEREXAMPLE:
         wrong = proof.wrong[0]
-        problem, right = task.words(wrong.a, wrong.b), task.value(wrong.a, wrong.b)
+        problem = task.words(wrong.a, wrong.b)
+        right = task.value(wrong.a, wrong.b)
         yield f"{head} {problem} = {right}, decoded {wrong.answer}"
     else:
         cases = sum(o.cases for o in proof.open)

@@ -100,6 +100,7 @@ def publish(checkpoints: tuple[Path, ...], study: str | None, target: Path, home
     """
     if not checkpoints and not study:
         raise UserError("give a CHECKPOINT or a --study")
+    # all is checked before anything is written
     loaded = {path.resolve().name: (path, load_checkpoint(path)) for path in checkpoints}
     if len(loaded) < len(checkpoints):
         raise UserError("two checkpoints have one name, which their folders would share")
@@ -129,6 +130,7 @@ def _write_model(path: Path, checkpoint: Checkpoint, folder: Path, home: Home) -
     from trainer.files import durable
 
     spec = checkpoint.spec
+    # of the program without a name, which is what a proof is about
     with reraise_as(path):
         proof = settled(path, spec, checkpoint.theta_P, source(spec, checkpoint.theta_P))
     data = data_blocks(spec, checkpoint.theta_P, name=folder.name, author=AUTHOR, proof=proof)
@@ -139,8 +141,6 @@ def _write_model(path: Path, checkpoint: Checkpoint, folder: Path, home: Home) -
         "architectures": ["Adder"],
         "torch_dtype": "float32",
         "params": spec.params,
-    }
-    config |= {
         "spec": data["SPEC"],
         "metadata": data["METADATA"],
         "ties": data.get("TIES"),
@@ -154,16 +154,12 @@ def _write_model(path: Path, checkpoint: Checkpoint, folder: Path, home: Home) -
     }
     for name, text in texts.items():
         durable.write(folder / name, text.encode())
-    durable.write(
-        folder / "model.safetensors",
-        save(
-            {name: torch.tensor(values) for name, values in numbers.items()},
-            {"format": "pt"},
-        ),
-    )
+    tensors = {name: torch.tensor(values) for name, values in numbers.items()}
+    durable.write(folder / "model.safetensors", save(tensors, {"format": "pt"}))
     if proof:
         write_verdict(folder, spec, checkpoint.theta_P, proof)
     else:
+        # of another model that was written here before
         (folder / VERDICT_FILE).unlink(missing_ok=True)
     return f"{result.correct:,}/{result.total:,}"
 
@@ -176,6 +172,7 @@ def _card(
     proof: dict[str, Any] | None,
     rate: str,
 ) -> str:
+    """Return the text of a model's card. rate: how often its recipe works, in words."""
     import torch
 
     from model.tied import count
@@ -197,10 +194,9 @@ def _card(
         "recipe": rate,
         "seed, step": f"{checkpoint.seed.get('init_seed', 'unknown')}, {checkpoint.step:,}",
     }
-    sizes = {
-        t: torch.tensor(v).numel()
-        for t, v in data.get("WEIGHTS", {"numbers, each used in several places": data.get("NUMBERS")}).items()
-    }
+    tied = {"numbers, each used in several places": data.get("NUMBERS")}
+    sizes = {tensor: torch.tensor(values).numel() for tensor, values in data.get("WEIGHTS", tied).items()}
+    sizes["together"] = spec.params
     return MODEL_CARD.format(
         name=escape(name),
         quoted=json.dumps(name),
@@ -211,7 +207,7 @@ def _card(
         facts="\n".join(f"| {key} | {escape(value)} |" for key, value in facts.items()),
         lineage="\n".join(map(_step_text, ancestors_of(checkpoint))),
         program=PROGRAM,
-        tensors="\n".join(f"| {tensor} | {size:,} |" for tensor, size in {**sizes, "together": spec.params}.items()),
+        tensors="\n".join(f"| {tensor} | {size:,} |" for tensor, size in sizes.items()),
         tricks=", ".join(f"`{trick}`" for trick in metadata["tricks"]) or "none",
     )
 
@@ -220,8 +216,13 @@ def _step_text(step: Step) -> str:
     """Return a line for a step of a checkpoint's lineage."""
     from search.analysis.lineage import describe
 
-    trained, digest = step.get("trained"), step.get("theta_sha256")
-    text = f"{describe(step)}{f'; trained {trained}' if trained else ''}{f' (θ {digest:.12})' if digest else ''}"
+    text = describe(step)
+    trained = step.get("trained")
+    digest = step.get("theta_sha256")
+    if trained:
+        text += f"; trained {trained}"
+    if digest:
+        text += f" (θ {digest:.12})"
     return f"- {escape(text)}"
 
 
@@ -234,21 +235,26 @@ def _rate(checkpoint: Checkpoint, home: Home) -> str:
     from search.analysis.frames import RecordSet
 
     first = ancestors_of(checkpoint)[0]
-    key, study = first.get("configuration"), first.get("study")
+    key = first.get("configuration")
+    study = first.get("study")
     sources = [[], shipped_records()] if home.exists() else [shipped_records()]
     rows = []
     for names in sources:
         of_source = RecordSet(names, home.path).configurations()
-        its = (row for row in of_source if row["configuration"] == key and row["seeds"])
+        its = [row for row in of_source if row["configuration"] == key and row["seeds"]]
         rows += sorted(its, key=itemgetter("seeds"), reverse=True)
+        # the package's own are read only where the home's do not have it
         if any(row["study"] == study for row in rows):
-            break  # the package's own are read only where the home's do not have it
+            break
     if not rows:
         return "no rate is recorded here"
     row = next((row for row in rows if row["study"] == study), rows[0])
-    said, chosen = f"{row['grokked']:,} of {row['seeds']:,} seeds grok", ""
-    low, high = row.get("grok_rate_low"), row.get("grok_rate_high")
-    if row.get("confirmation_seeds", 0) > 0:  # a file may have NaN
+    said = f"{row['grokked']:,} of {row['seeds']:,} seeds grok"
+    chosen = ""
+    low = row.get("grok_rate_low")
+    high = row.get("grok_rate_high")
+    # `> 0`, as a file may have NaN
+    if row.get("confirmation_seeds", 0) > 0:
         search, fresh = rates_of(row)
         said, (low, high) = f"{fresh.grokked:,} of {fresh.n:,} fresh seeds grok", fresh.interval
         chosen = f"; {search.grokked:,} of {search.n:,} in the search that chose it"
@@ -267,7 +273,8 @@ def _write_dataset(study: str, folder: Path, home: Home) -> str:
     from trainer.files import durable
 
     records = open_records(home, study)
-    seeds, configurations = seeds_frame(records), configurations_frame(records)
+    seeds = seeds_frame(records)
+    configurations = configurations_frame(records)
     if seeds.empty:
         raise UserError(f"study {study!r} has no finished seed yet")
     durable.make_folder(folder)
@@ -277,8 +284,6 @@ def _write_dataset(study: str, folder: Path, home: Home) -> str:
     counts = {"seeds": len(seeds), "configurations": len(configurations)}
     outcomes = ", ".join(f"{n:,} {outcome}" for outcome, n in seeds["outcome"].value_counts().items())
     about = f"{escape(recorded.about)}. " if recorded and recorded.about else ""
-    durable.write(
-        folder / "README.md",
-        DATASET_CARD.format(study=study, about=about, outcomes=outcomes, **counts).encode(),
-    )
+    card = DATASET_CARD.format(study=study, about=about, outcomes=outcomes, **counts)
+    durable.write(folder / "README.md", card.encode())
     return f"{folder}: {len(seeds):,} seeds, configurations: {len(configurations):,}"

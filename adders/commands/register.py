@@ -52,26 +52,29 @@ def register(checkpoints: tuple[Path, ...], name: str, aliases: tuple[str, ...],
         with answered(uri):
             number = open_experiment(client, home, EXPERIMENT, find_experiment(client, EXPERIMENT))
             tag = digest_of(checkpoint)
+            model = preset_name(checkpoint.spec)
+            # one run per model, whoever registers it again
             runs = client.search_runs([number], f"tags.`{THETA_TAG}` = '{tag}'")
-            run = runs[0] if runs else client.create_run(
-                number, tags={THETA_TAG: tag}, run_name=preset_name(checkpoint.spec)
-            )  # fmt: skip
-            log_dataset(client, run.info.run_id, adderboard_dataset())
-            place = log_model(
-                client, number, run.info.run_id, checkpoint, facts, lambda uri_: check_uri(client, home, uri_)
-            )
-            about = escape(
-                f"{preset_name(checkpoint.spec)}: {facts.correct:,} of AdderBoard's 10,010 right, from {path}"
-            )
-            version = make_version(client, name, place, run.info.run_id, checkpoint, facts, aliases, about)
-            client.set_terminated(run.info.run_id)
-        rows.append({"checkpoint": str(path), "name": name, "version": version, "params": checkpoint.spec.params,
-                     "verified": facts.verified})  # fmt: skip
-    lines = [
-        f"{r['checkpoint']}: version {r['version']} of {name}, {r['params']:,} parameters, "
-        f"{'verified' if r['verified'] else 'NOT verified'}"
-        for r in rows
-    ]
+            run = runs[0] if runs else client.create_run(number, tags={THETA_TAG: tag}, run_name=model)
+            run_id = run.info.run_id
+            log_dataset(client, run_id, adderboard_dataset())
+            place = log_model(client, number, run_id, checkpoint, facts, lambda uri_: check_uri(client, home, uri_))
+            about = escape(f"{model}: {facts.correct:,} of AdderBoard's 10,010 right, from {path}")
+            version = make_version(client, name, place, run_id, checkpoint, facts, aliases, about)
+            client.set_terminated(run_id)
+        row = {
+            "checkpoint": str(path),
+            "name": name,
+            "version": version,
+            "params": checkpoint.spec.params,
+            "verified": facts.verified,
+        }
+        rows.append(row)
+    lines = []
+    for row in rows:
+        is_verified = "verified" if row["verified"] else "NOT verified"
+        version = f"version {row['version']} of {name}"
+        lines.append(f"{row['checkpoint']}: {version}, {row['params']:,} parameters, {is_verified}")
     chosen = "@smallest" if any(r["verified"] for r in rows) else f"/{rows[-1]['version']}"
     use = f'mlflow.pyfunc.load_model("models:/{name}{chosen}").predict(frame of a and b)'
     show(as_json, rows, [*lines, use])

@@ -45,7 +45,7 @@ def draw_problems(seed: int, turn: int, count: int) -> Pairs:
 
     seed, turn: name the pairs.
     """
-    # Of a text its bytes count, and not its hash, which differs from process to process.
+    # `Random` reads a text's bytes; a hash, as of a tuple, would differ from process to process
     rng = random.Random(f"finish {seed} {turn}")
     end = 10**DIGITS
     uniform = [(rng.randrange(end), rng.randrange(end)) for _ in range(count // 2)]
@@ -54,10 +54,12 @@ def draw_problems(seed: int, turn: int, count: int) -> Pairs:
     runs = list[tuple[int, int]]()
     for length in range(DIGITS + 1):
         runs += carry_pairs(length, each, f"to finish {seed} {turn}")
+    # numbers of one digit are AdderBoard's edge cases
     return uniform + short + [pair for pair in runs if min(pair) > 9]
 
 
 def _number(rng: random.Random) -> int:
+    """Draw a number of 2 to 10 digits, each length as likely."""
     digits = rng.randint(2, DIGITS)
     return rng.randrange(10 ** (digits - 1), 10**digits)
 
@@ -76,6 +78,7 @@ class TorchLoss:
         self.tokens = tokens_1TB
 
     def slope(self, theta_P: Array) -> tuple[float, Array]:
+        """Return the mean loss and its gradient [P]."""
         parameter_P = torch.from_numpy(theta_P).double().requires_grad_()
         mean = step.loss(self.spec, parameter_P[None], self.tokens)
         (gradient_P,) = torch.autograd.grad(mean, parameter_P)
@@ -83,6 +86,7 @@ class TorchLoss:
 
     @torch.no_grad()
     def logits(self, theta_P: Array) -> Array:
+        """Return the logits at the answer's positions [A, V, B]."""
         theta_1P = torch.from_numpy(theta_P).double()[None]
         logits = answer_logits(self.spec, theta_1P, self.tokens)
         logits_V1AB = torch.stack(torch.broadcast_tensors(*logits))
@@ -118,7 +122,7 @@ class Pool:
 
         J, the logits' Jacobian, is approximated by central differences.
         """
-        self.cost.problems += 2 * len(theta_P) * self.size
+        self.cost.problems += 2 * len(theta_P) * self.size  # each number moved up and down
         # The model reads float32, so differences are taken between such numbers.
         near_P = theta_P.astype(np.float32)
         sums = []
@@ -131,12 +135,15 @@ class Pool:
 def _curvature(part: KernelLoss | TorchLoss, theta_P: Array) -> Array:
     """Return the sum of Jᵀ (diag p − p pᵀ) J over problems and answers [P, P]."""
     logits_AVB = part.logits(theta_P).astype(float)
+    # softmax, by sums in an order of our own: the same bits on every machine
     power_AVB = exp(logits_AVB - logits_AVB.max(1, keepdims=True))
     sum_AB = total(np.moveaxis(power_AVB, 1, -1))
     p_AVB = power_AVB / sum_AB[:, None]
+    root_AVB = np.sqrt(p_AVB)
+
     size_P = np.maximum(np.abs(theta_P), np.float32(LEAST_NUMBER))
     apart_PP = np.diag(STEP * size_P)
-    root_AVB = np.sqrt(p_AVB)
+    # diag p − p pᵀ is the covariance under p, so a row is the Jacobian's, centred and weighted by √p
     rows = []
     for n, apart_P in enumerate(apart_PP):
         ahead_P = theta_P + apart_P

@@ -47,6 +47,7 @@ def explain(shown: Sequence[Shown], landscape: bool = False) -> str:
 
 
 def _planes(shown: Sequence[Shown]) -> list[dict[str, Any]]:
+    """Return planes through the first θ. What makes them is another plug-in's, so it may be missing."""
     first, *others = (s.checkpoint for s in shown)
     alike = [other.theta_P for other in others if other.spec.trained() == first.spec.trained()]
     planes: list[dict[str, Any]] = part("planes", "--landscape")(first.spec, first.theta_P, *alike[:1])
@@ -54,13 +55,13 @@ def _planes(shown: Sequence[Shown]) -> list[dict[str, Any]]:
 
 
 def _net(shown: Shown) -> dict[str, Any]:
-    checkpoint = shown.checkpoint
-    spec, theta_P = checkpoint.spec, checkpoint.theta_P
+    """Return what the page shows of a checkpoint, as plain values."""
+    spec = shown.checkpoint.spec
     return {
         "name": shown.name,
         "model": preset_name(spec),
         "params": spec.params,
-        "program": program(spec, theta_P),
+        "program": program(spec, shown.checkpoint.theta_P),
         "proof": _proof(shown),
         "training": shown.training,
         "carries": shown.carries,
@@ -69,6 +70,7 @@ def _net(shown: Shown) -> dict[str, Any]:
 
 def _proof(shown: Shown) -> dict[str, Any] | None:
     """Return the verdict on all pairs and the pair with the smallest margin; None for families without proofs."""
+    # no page waits for a proof that takes long
     proof = shown.proof or decide_soon(shown.checkpoint.spec, shown.checkpoint.theta_P, SOON_S)
     if not proof:
         return None
@@ -82,7 +84,9 @@ def _proof(shown: Shown) -> dict[str, Any] | None:
 
 def page(template: Path, model: Mapping[str, Any]) -> str:
     """Return the HTML of a template with its data in it."""
-    return whole(template).replace(PLACEHOLDER, json.dumps(model, allow_nan=False).replace("<", "\\u003c"))
+    data = json.dumps(model, allow_nan=False)
+    # a name may hold `</script>`, which would end the page's program
+    return whole(template).replace(PLACEHOLDER, data.replace("<", "\\u003c"))
 
 
 def template_text() -> str:

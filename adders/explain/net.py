@@ -41,6 +41,7 @@ FOLDED: dict[str, Callable[..., float]] = {
 }
 """Operations of tapes on constants, by name."""
 READS = {"choose": 3} | dict.fromkeys(("neg", "root", "exp", "log", "sin", "cos", "abs", "floor"), 1)
+"""Numbers that an operation reads, where they are not two."""
 
 
 def program(spec: Spec, theta_P: Tensor) -> dict[str, Any]:
@@ -50,7 +51,9 @@ def program(spec: Spec, theta_P: Tensor) -> dict[str, Any]:
 
     def expand(tensors: dict[str, Tensor]) -> list[Tensor]:
         wide = base.expand(tensors["theta"])
-        shapes.update((name, list(t.shape[1:])) for name, t in wide.items())
+        # the tape has no shapes, which net.js needs
+        for name, tensor in wide.items():
+            shapes[name] = list(tensor.shape[1:])
         return list(wide.values())
 
     tape = record(expand, {"theta": (base.params,)}, _fold)
@@ -69,6 +72,7 @@ def program(spec: Spec, theta_P: Tensor) -> dict[str, Any]:
 
 
 def _fold(code: int, *numbers: float) -> float:
+    """Return an operation's result on constants, which the tape has in its place."""
     name = OPS[code]
     return float(FOLDED[name](*numbers[: READS.get(name, 2)]))
 
@@ -84,5 +88,10 @@ def _form(base: Any) -> dict[str, Any]:
 
 def _prompt(base: Spec) -> list[int]:
     """Return the prompt's tokens, 100 + j where column j of the first number stands and 200 + j of the second."""
-    x, y = ([torch.tensor([operand + j], dtype=torch.int64) for j in range(COLUMNS)] for operand in (100, 200))
-    return [int(token) for token in base.sequence(x, y, [])]
+
+    def marks(first: int) -> list[Tensor]:
+        return [torch.tensor([first + j], dtype=torch.int64) for j in range(COLUMNS)]
+
+    # numbers of no token, so that each shows where it comes from
+    prompt = base.sequence(marks(100), marks(200), [])
+    return [int(token) for token in prompt]

@@ -75,23 +75,33 @@ def finish(
         return wrong(theta_P), float(backend.evaluate(theta_P[None])["loss"])
 
     first = least = judged(theta_P)
-    best_P, by, log = theta_P, list[str](), list[Turn]()
+    best_P = theta_P
+    by = list[str]()
+    log = list[Turn]()
     is_alone = set(methods) == {MARGIN}
     for method in methods:
-        gained, remaining = True, turns
-        while gained and remaining and (least[0] or is_alone):
-            cost, start = Cost(), time.process_time()
+        for _ in range(turns):
+            if not (least[0] or is_alone):
+                break
+            cost = Cost()
+            start = time.process_time()
+            # the number of turns so far names the problems of this one, which no other turn has
             new_P = METHODS[method](Task(spec, seed, len(log), cost), best_P).float()
             verdict = judged(new_P)
             log.append(Turn(method, *verdict, cost.problems, time.process_time() - start))
             watch(log[-1])
-            gained, remaining = verdict < least, remaining - 1
-            if method == MARGIN:  # it may raise the loss: what it raises is the smallest margin of all pairs
+            if method == MARGIN:
+                # it may raise the loss: what it raises is the smallest margin of all pairs
                 gained = verdict[0] <= least[0] and not torch.equal(new_P, best_P)
-            if gained:
-                best_P, least = new_P, verdict
-                by.append(method)
-    return Finished(best_P, first[0], *least, ", ".join(dict.fromkeys(by)) or None, tuple(log))
+            else:
+                gained = verdict < least
+            if not gained:
+                break
+            best_P = new_P
+            least = verdict
+            by.append(method)
+    names = ", ".join(dict.fromkeys(by))
+    return Finished(best_P, first[0], *least, names or None, tuple(log))
 
 
 def finished(parent: Checkpoint, result: Finished) -> Checkpoint:

@@ -19,7 +19,7 @@ from trainer.recipe import Pair, Recipe, Seed
 def train(task: Task, theta_P: Tensor) -> Tensor:
     """Train on, without weight decay and at a low rate: the baseline.
 
-    The carry kinds of which AdderBoard's edge cases are made are left out.
+    The carry kinds of which AdderBoard's edge cases are made are left out, as these judge the result.
     """
     steps = 10_000
     recipe = Recipe(
@@ -34,30 +34,32 @@ def train(task: Task, theta_P: Tensor) -> Tensor:
         hold=steps,
     )
     start = tuple(theta_P.float().tolist())
-    pair = Pair(recipe, Seed(0, 2_000_000_000 + 1_000 * (task.seed % 1_000) + task.turn), start)
-    bank = Bank(task.spec, [pair])
+    data_seed = 2_000_000_000 + 1_000 * (task.seed % 1_000) + task.turn
+    bank = Bank(task.spec, [Pair(recipe, Seed(0, data_seed), start)])
     while bank.advance():
         pass
+    # a step goes forwards once, and backwards at twice the cost
     task.cost.problems += 3 * steps * recipe.batch
     return bank.state["theta"][0]
 
 
 def targeted(task: Task, theta_P: Tensor) -> Tensor:
     """Run Adam on batches of which half are θ's own errors, searched anew every 500 steps."""
-    steps, again, batch, rate = 3_000, 500, 256, 0.001
-    rng, theta_P = (
-        random.Random(f"targeted {task.seed} {task.turn}"),
-        theta_P.float().clone(),
-    )
-    parameter = torch.nn.Parameter(theta_P)
-    adam = torch.optim.Adam([parameter], lr=rate)
+    steps = 3_000
+    again = 500
+    half = 128
+    rng = random.Random(f"targeted {task.seed} {task.turn}")
+    parameter = torch.nn.Parameter(theta_P.float().clone())
+    adam = torch.optim.Adam([parameter], lr=0.001)
     falling = torch.optim.lr_scheduler.CosineAnnealingLR(adam, steps)
-    fresh, errors = draw_problems(task.seed, task.turn, 16_384), list[tuple[int, int]]()
+    fresh = draw_problems(task.seed, task.turn, 16_384)
+    errors = fresh
     for n in range(steps):
         if n % again == 0:
             errors = task.own_errors(parameter.detach()) or fresh
-        pairs = rng.choices(errors, k=batch // 2) + rng.choices(fresh, k=batch // 2)
-        _, grad_P = Pool(task.spec, tokens_from(task.spec, pairs), task.cost).slope(parameter.detach().numpy())
+        pairs = rng.choices(errors, k=half) + rng.choices(fresh, k=half)
+        pool = Pool(task.spec, tokens_from(task.spec, pairs), task.cost)
+        _, grad_P = pool.slope(parameter.detach().numpy())
         parameter.grad = torch.from_numpy(grad_P).float()
         adam.step()
         falling.step()
@@ -72,22 +74,27 @@ def cma_es(task: Task, theta_P: Tensor) -> Tensor:
     import numpy as np
     from cmaes import CMA
 
-    pool, centre_P = task.pool(theta_P), theta_P.double()
+    pool = task.pool(theta_P)
+    centre_P = theta_P.double()
+    # a thousand problems tell curvatures well enough, and each costs two passes per parameter
     seen = Pool(task.spec, pool.tokens[..., :1_024], task.cost)
     bent_P = torch.from_numpy(seen.curvature(centre_P.numpy()).diagonal().copy())
     reach_P = (bent_P + 1e-3 * bent_P.max()).rsqrt()
     backend = backend_of(task.spec, Recipe(), "cpu", compiled=True)
     search = CMA(np.zeros(len(theta_P)), 0.01, seed=task.seed % 2**31, population_size=24)
-    best_P, least = theta_P, float("inf")
+    best_P = theta_P
+    least = float("inf")
     for _ in range(400):
         proposals = [search.ask() for _ in range(search.population_size)]
         theta_KP = (centre_P + torch.tensor(np.array(proposals)) * reach_P).float()
         measured = backend.evaluate(theta_KP, pool.tokens)
         task.cost.problems += len(proposals) * pool.size
+        # the library sorts by this, and a NaN would have no place
         worth = (1 - measured["exact"] + measured["loss"]).nan_to_num(1e9, 1e9).tolist()
         search.tell(list(zip(proposals, worth, strict=True)))
         if min(worth) < least:
-            best_P, least = theta_KP[worth.index(min(worth))], min(worth)
+            least = min(worth)
+            best_P = theta_KP[worth.index(least)]
         if search.should_stop():
             break
     return best_P

@@ -15,7 +15,10 @@ from model import decode
 from model.spec import Spec
 from model.tasks import in_columns
 
-FIRST_CHUNK, CHUNK = 250, 20_000  # pairs at once: at first, and at most
+FIRST_CHUNK = 250
+"""Pairs at once at first, so that a model that is wrong is found out before many are decoded."""
+CHUNK = 20_000
+"""Pairs at once at most."""
 MOST_UNSURE = 250
 """Pairs that are decoded token by token before a comparison ends: a model that is wrong would take minutes."""
 
@@ -45,8 +48,9 @@ def compare(
     model is not are decoded token by token; after MOST_UNSURE of them the rest is left out.
     """
     task = first[0].task
-    different, correct, difference, largest = 0, 0, 0.0, 0.0
-    compared, decoded, size = 0, 0, FIRST_CHUNK
+    compared = decoded = different = correct = 0
+    difference = largest = 0.0
+    size = FIRST_CHUNK
     while compared < len(pairs) and decoded < MOST_UNSURE:
         chunk = pairs[compared : compared + size]
         a, b = (list(column) for column in zip(*chunk, strict=True))
@@ -55,9 +59,10 @@ def compare(
         difference = max(difference, float((logits - logits_2).abs().max()))
         largest = max(largest, float(logits.abs().max()))
 
-        # all others are right by both models
+        # both models are right on all others
         unsure = (~(is_right & is_right_2)).nonzero().flatten().tolist()
-        x, y = [a[i] for i in unsure], [b[i] for i in unsure]
+        x = [a[i] for i in unsure]
+        y = [b[i] for i in unsure]
         sums, _ = decode.answers(*first, x, y)
         sums_2, _ = decode.answers(*second, x, y)
         correct += len(a) - len(unsure)

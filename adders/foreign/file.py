@@ -27,9 +27,12 @@ import torch
 from torch import Tensor
 
 LARGEST = 1 << 22  # bytes; the published files have up to 40 kB
-MAX_VALUES, MAX_DEPTH = 10_000, 8  # of the settings that are copied
-ARCHIVE, PICKLE = b"PK\x03\x04", b"\x80"
-LEGACY = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # torch.save began with this before PyTorch 1.6
+MAX_VALUES = 10_000  # of the settings that are copied
+MAX_DEPTH = 8
+# What files begin with: zip archives, pickles, and those of torch.save before PyTorch 1.6.
+ARCHIVE = b"PK\x03\x04"
+PICKLE = b"\x80"
+LEGACY = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
 DAMAGED = "damaged: its pickle cannot be read"
 REFUSED = re.compile(r"[Uu]nsupported (?:global: )?GLOBAL (\S+)")
 """What torch.load says of a name that a pickle may not have."""
@@ -46,26 +49,28 @@ REAL = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 
 def load_archive(data: bytes) -> dict[str, Any]:
     """Return the dictionary that torch.save wrote."""
-    if problem := _kind(data):
+    problem = _kind(data)
+    if problem:
         raise ValueError(problem)
     _check_archive(data)
+    # training scripts save their settings as a Namespace, and paths among them
     allowed: list[Any] = [Namespace, *((posixpath.join, name) for name in PATHS)]
     try:
         with warnings.catch_warnings(), torch.serialization.safe_globals(allowed):
             warnings.simplefilter("ignore")
             content = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True, mmap=False)
     except Exception as error:  # an invented pickle can raise anything
-        if refused := REFUSED.search(str(error)):
-            name = word(refused[1])
-            raise ValueError(
-                f"its pickle asks for {name}, as no known checkpoint does; nothing of it was run"
-            ) from None
-        raise ValueError(DAMAGED) from None
+        refused = REFUSED.search(str(error))
+        if not refused:
+            raise ValueError(DAMAGED) from None
+        name = word(refused[1])
+        raise ValueError(f"its pickle asks for {name}, as no known checkpoint does; nothing of it was run") from None
     return mapping(content, "its content")
 
 
 def load_tensors(data: bytes) -> dict[str, Any] | None:
     """Return the tensors by name of a file of tensors alone, safetensors or .npz; None if it is neither."""
+    # safetensors: the length of a header in 8 bytes, then the header, in JSON
     if data[8:9] == b"{" and int.from_bytes(data[:8], "little") < len(data):
         try:
             return dict(safetensors.torch.load(data))
@@ -80,6 +85,7 @@ def load_tensors(data: bytes) -> dict[str, Any] | None:
         return None
     if not entries or not all(entry.filename.endswith(".npy") for entry in entries):
         return None
+    # as the archive says, before anything is unpacked: a small file can hold gigabytes of zeros
     if sum(entry.file_size for entry in entries) > LARGEST:
         raise ValueError("an .npz file whose arrays are larger than any checkpoint known here")
     try:
@@ -106,6 +112,7 @@ def _check_archive(data: bytes) -> None:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             names = archive.namelist()
             is_small = sum(entry.file_size for entry in archive.infolist()) <= LARGEST
+            # testzip unpacks everything, so only what is small
             if is_small and archive.testzip():
                 raise zipfile.BadZipFile
     except Exception:  # a damaged archive can raise anything
@@ -132,6 +139,7 @@ def mapping(value: Any, name: str) -> dict[str, Any]:
 
 def shown(value: Any) -> str:
     """Describe a value for a message: short, on one line, a large or unknown one by its type."""
+    # `type is`: a subclass could say anything of itself
     if type(value) is str:
         return ascii(value) if len(value) <= 60 else f"{value[:40]!a}..."
     if value is None or type(value) in (bool, int, float):
@@ -149,6 +157,7 @@ def plain(value: Any) -> Any:
     counter = count()
 
     def walk(value: Any, depth: int) -> Any:
+        # values are counted, as lists that hold one list many times are small in a file
         if next(counter) > MAX_VALUES or depth > MAX_DEPTH:
             raise ValueError(f"its settings are more than {MAX_VALUES} values, or nested more than {MAX_DEPTH} deep")
         if value is None or type(value) in (bool, int, str):
@@ -158,9 +167,11 @@ def plain(value: Any) -> Any:
         if type(value) is Namespace:
             value = vars(value)
         if isinstance(value, dict):
-            return {k: walk(v, depth + 1) for k, v in dict.items(value) if type(k) is str}
+            # not `value.items()`, which an unpickled object may have instead
+            named = {key: inner for key, inner in dict.items(value) if type(key) is str}
+            return {key: walk(inner, depth + 1) for key, inner in named.items()}
         if type(value) in (list, tuple):
-            return [walk(v, depth + 1) for v in value]
+            return [walk(inner, depth + 1) for inner in value]
         return shown(value)
 
     return walk(value, 0)
@@ -194,11 +205,13 @@ def all_chosen(config: Mapping[str, Any], choices: Choices, others: Iterable[str
     others: settings that are read elsewhere, or do not matter. Raises ValueError naming all settings that are not
     known, unless they are off, and all values that are none of the choices.
     """
-    refused = [(name, value) for name, value in config.items() if name not in {*choices, *others} and _is_on(value)]
+    known = {*choices, *others}
+    refused = [(name, value) for name, value in config.items() if name not in known and _is_on(value)]
     options: dict[str, Any] = {}
     for name, values in choices.items():
         default = next(iter(values))
         value = config.get(name, default)
+        # or True would be taken for 1
         if type(value) is not type(default):
             raise ValueError(f"{name} must be like {default!r}, got {shown(value)}")
         if value in values:
@@ -212,10 +225,14 @@ def all_chosen(config: Mapping[str, Any], choices: Choices, others: Iterable[str
 
 def _is_on(value: Any) -> bool:
     """True if a setting that is not known says anything."""
-    return value is not None and not (type(value) in (bool, int, float, str) and value in (0, "", "none"))
+    if value is None:
+        return False
+    is_simple = type(value) in (bool, int, float, str)
+    return not (is_simple and value in (0, "", "none"))
 
 
 def integer(config: Mapping[str, Any], name: str, default: int) -> int:
+    """Return a setting that is an integer. Raises ValueError where it is none, or too large for a tensor's size."""
     value = config.get(name, default)
     if type(value) is not int:
         raise ValueError(f"{name} must be an integer, got {shown(value)}")
@@ -225,6 +242,7 @@ def integer(config: Mapping[str, Any], name: str, default: int) -> int:
 
 
 def number(config: Mapping[str, Any], name: str, default: float) -> float:
+    """Return a setting that is a finite number. Raises ValueError where it is none."""
     value = config.get(name, default)
     # Put this way, NaN is refused too.
     if type(value) not in (int, float) or not abs(value) <= sys.float_info.max:
@@ -262,18 +280,27 @@ def unwrapped(state: Any, name: str) -> dict[str, str]:
             path = path[1:]
         if path[-1] not in COUNTERS or getattr(tensor, "ndim", None) != 0:
             paths[own] = path
-    while len(paths) > 1 and len({path[0] for path in paths.values()}) == 1 and all(p[1:] for p in paths.values()):
+    # a model may be a part of another one that has nothing else
+    while len(paths) > 1 and _is_one_module(list(paths.values())):
         paths = {own: path[1:] for own, path in paths.items()}
     names: dict[str, str] = {}
     for own, path in paths.items():
-        if (first := names.setdefault(".".join(path), own)) != own:
+        first = names.setdefault(".".join(path), own)
+        if first != own:
             raise ValueError(f"{name} has two models, as of {word(first)} and {word(own)}; save one of them alone")
     return names
 
 
+def _is_one_module(paths: list[list[str]]) -> bool:
+    """True if all tensors, by their paths, are in one module."""
+    modules = {path[0] for path in paths}
+    return len(modules) == 1 and all(len(path) > 1 for path in paths)
+
+
 def layers_of(names: Iterable[str]) -> int:
     """Return how many layers of a model are among tensors' names, 0 for fewer than two."""
-    last = max((int(found[1]) for name in names if (found := LAYER.search(name))), default=0)
+    matches = [LAYER.search(name) for name in names]
+    last = max((int(match[1]) for match in matches if match), default=0)
     return last + 1 if last else 0
 
 
@@ -292,6 +319,7 @@ class State:
         return self._key(name) in self._remaining
 
     def names(self) -> list[str]:
+        """Return the names of tensors that are not yet taken, without what was put around the model."""
         return list(self._remaining)
 
     def shape(self, name: str) -> tuple[int, ...]:
@@ -345,6 +373,7 @@ class State:
         numbers = tensor.detach().to(torch.float32)
         if not torch.isfinite(numbers).all():
             raise ValueError(f"tensor {name} has numbers that are not finite in float32")
+        # a model that was trained in float64 is another one in float32, if only by a little
         if not torch.equal(numbers.to(tensor.dtype), tensor.detach()):
             raise ValueError(f"tensor {name} has {tensor.dtype} numbers that float32 cannot hold")
         return numbers
@@ -357,6 +386,7 @@ class State:
                 raise ValueError(f"tensor {self.place(name)} must be {why}, and is not")
 
     def ignore(self, *names: str) -> None:
+        """Take out tensors that say nothing of a model, if they are there."""
         for name in names:
             self._remaining.pop(self._key(name), None)
 
@@ -370,4 +400,9 @@ class State:
 def shortest(number: Tensor) -> float:
     """Return the number with the fewest digits that float32 rounds to this one: 0.15, not 0.15000000596."""
     exact = float(number)
-    return next(d for d in (float(f"{exact:.{n}g}") for n in range(1, 10)) if float(torch.tensor(d)) == exact)
+    # nine digits tell any two float32 numbers apart
+    for digits in range(1, 9):
+        short = float(f"{exact:.{digits}g}")
+        if float(torch.tensor(short)) == exact:
+            return short
+    return float(f"{exact:.9g}")

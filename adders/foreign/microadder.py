@@ -181,16 +181,9 @@ def read(config: Mapping[str, Any], state: State) -> tuple[SplitSubspace, Tensor
     if older:
         state.places = PLACES
     elif "z10_enc" in state:
-        older, state.places = True, ANCESTORS_PLACES
-        if "ln_f.bias" in state:
-            raise ValueError(
-                "architecture not known here: LayerNorm, and its family here has RMSNorm, without means and biases; "
-                "adder-search verify --run-code tries its submission"
-            )
-        if "fc1.bias" in state:  # tensors alone say how many hidden units there are
-            config = {**config, "ffn_dim": math.prod(state.shape("fc1.bias"))}
-        if "spiral_amp" in state:
-            config = {**config, "pos_mode": "spiral_correct", "pos_correction_mode": "none"}
+        older = True
+        state.places = ANCESTORS_PLACES
+        config = _ancestors(config, state)
     _names(config, "freeze_tok_arc", ARC)
     options = _older(config, state) if older else _newer(config)
     options |= _sizes(config, older) | _spiral(config, options, state, older)
@@ -198,7 +191,8 @@ def read(config: Mapping[str, Any], state: State) -> tuple[SplitSubspace, Tensor
         spec = SplitSubspace(**options)
     except ValueError as error:
         raise ValueError(f"architecture not known here: {error}") from None
-    if spec.structured_norm3 and spec.width != 5:  # theirs names the second and the fifth
+    # theirs names the second number and the fifth, ours the second and the last
+    if spec.structured_norm3 and spec.width != 5:
         raise unknown("d_model", spec.width)
     _check_frozen(spec, state)
     theta_P = spec.layout.join(_slices(spec, state))
@@ -208,6 +202,21 @@ def read(config: Mapping[str, Any], state: State) -> tuple[SplitSubspace, Tensor
 
 
 # ---- settings
+
+
+def _ancestors(config: Mapping[str, Any], state: State) -> dict[str, Any]:
+    """Return the settings of the ancestor's file, whose tensors say what its settings do not."""
+    if "ln_f.bias" in state:
+        raise ValueError(
+            "architecture not known here: LayerNorm, and its family here has RMSNorm, without means and biases; "
+            "adder-search verify --run-code tries its submission"
+        )
+    settings = dict(config)
+    if "fc1.bias" in state:
+        settings["ffn_dim"] = math.prod(state.shape("fc1.bias"))
+    if "spiral_amp" in state:
+        settings |= {"pos_mode": "spiral_correct", "pos_correction_mode": "none"}
+    return settings
 
 
 def frozen_on_the_way(config: Mapping[str, Any], spec: SplitSubspace) -> list[str]:
@@ -225,6 +234,7 @@ def frozen_on_the_way(config: Mapping[str, Any], spec: SplitSubspace) -> list[st
 def _names(config: Mapping[str, Any], setting: str, tensors: Sequence[str]) -> list[str]:
     """Return what a setting freezes, in the order of its tensors. Raises ValueError for a name of none."""
     value = config.get(setting, "")
+    # what is no text names nothing that is known
     asked = set(value.split(",")) - {""} if type(value) is str else {None}
     known = [tensor.rpartition("_")[2] for tensor in tensors]
     if not asked <= set(known):
@@ -233,15 +243,13 @@ def _names(config: Mapping[str, Any], setting: str, tensors: Sequence[str]) -> l
 
 
 def _older(config: Mapping[str, Any], state: State) -> dict[str, Any]:
-    has_arc, has_spiral = (
-        config.get("tok_emb_mode") == "parametric",
-        config.get("pos_mode") == "spiral_correct",
-    )
-    choices = {
-        **OLDER,
-        **(OF_ARC if has_arc else {}),
-        **(OF_SPIRAL if has_spiral else {}),
-    }
+    """Return fields of the spec, of settings of the older tree."""
+    choices = dict(OLDER)
+    # without an arc or a spiral its settings are there, and say nothing
+    if config.get("tok_emb_mode") == "parametric":
+        choices |= OF_ARC
+    if config.get("pos_mode") == "spiral_correct":
+        choices |= OF_SPIRAL
     others = {*OF_ARC, *OF_SPIRAL, *SIZES, *SPIRAL, *START, "num_kv_heads", "q_phase"}
     options = all_chosen(config, choices, others)
     zero = torch.zeros(1, integer(config, "pos_dim", OLDER_SIZES["pos_dim"]))
@@ -249,22 +257,28 @@ def _older(config: Mapping[str, Any], state: State) -> dict[str, Any]:
         options["frozen_z_hi"] = True
     if "arc" in options and "tok_arc_B" not in state:
         options["circular"] = True
-    phase, tied = config.get("q_phase", False), "tie_qk" in options
-    if phase is not tied:  # an angle is a parameter, and here a tied Q/K has it and no other
+    # an angle is a parameter, and here a tied Q/K has it and no other
+    phase = config.get("q_phase", False)
+    tied = "tie_qk" in options
+    if phase is not tied:
         raise ValueError(f"{unknown('q_phase', phase)} with tie_qk={tied}")
     heads = integer(config, "n_heads", 2)
     if integer(config, "num_kv_heads", 0) not in (0, heads):
         raise unknown("num_kv_heads", config["num_kv_heads"])
-    if "toeplitz_q" in options and heads != 1:  # theirs is one matrix for all heads
+    # theirs is one matrix for all heads
+    if "toeplitz_q" in options and heads != 1:
         raise ValueError(f"{unknown('q_proj_mode', 'toeplitz')} with n_heads={heads}")
     return options
 
 
 def _newer(config: Mapping[str, Any]) -> dict[str, Any]:
-    return NEWER_FIXED | all_chosen(config, NEWER, {*SIZES, *SPIRAL, *START, "equals_spiral_idx"})
+    """Return fields of the spec, of settings of the newer tree."""
+    others = {*SIZES, *SPIRAL, *START, "equals_spiral_idx"}
+    return NEWER_FIXED | all_chosen(config, NEWER, others)
 
 
 def _sizes(config: Mapping[str, Any], older: bool) -> dict[str, Any]:
+    """Return the spec's sizes. Raises ValueError where theirs do not add up to one residual."""
     defaults = OLDER_SIZES if older else NEWER_SIZES
     size = {name: integer(config, name, default) for name, default in defaults.items()}
     width = size["tok_dim"] + size["pos_dim"]
@@ -278,6 +292,7 @@ def _sizes(config: Mapping[str, Any], older: bool) -> dict[str, Any]:
 
 def _spiral(config: Mapping[str, Any], options: Mapping[str, Any], state: State, older: bool) -> dict[str, Any]:
     """Return fields for where the spiral starts or is frozen, and for EQUALS on it."""
+    # a slope below 0 is theirs for the default, in the newer tree only where it is not set
     slope = number(config, "spiral_init_slope", -1.0)
     if slope < 0 and (older or "spiral_init_slope" not in config):
         slope = 1 / 9
@@ -291,10 +306,14 @@ def _spiral(config: Mapping[str, Any], options: Mapping[str, Any], state: State,
     index = number(config, "equals_spiral_idx", -1.0)
     chosen = {"amp": start["spiral_amp"], "phase": 0.0, "slope": start["spiral_slope"], "offset": 0.0}
     if frozen == list(chosen) and all(_is_chosen(state, name, value) for name, value in chosen.items()):
-        fixed = {name: shortest(state.take(name, ())) for name in start}
-        ring = {"equals_on_ring": True, "equals_index": index} if index >= 0 else {}
-        return {"frozen_spiral": True} | fixed | ring
-    if index >= 0:  # theirs stays where the spiral began, ours would move with it
+        fixed: dict[str, Any] = {"frozen_spiral": True}
+        for name in start:
+            fixed[name] = shortest(state.take(name, ()))
+        if index >= 0:
+            fixed |= {"equals_on_ring": True, "equals_index": index}
+        return fixed
+    # theirs stays where the spiral began, ours would move with it
+    if index >= 0:
         raise ValueError(f"{unknown('equals_spiral_idx', index)} with a learned spiral")
     is_flat = frozen == ["slope"] and state.equals("spiral_slope", torch.zeros(()))
     return start | ({"flat_spiral": True} if is_flat else {})
@@ -313,7 +332,8 @@ def _is_chosen(state: State, name: str, value: float) -> bool:
 
 def _check_frozen(spec: SplitSubspace, state: State) -> None:
     """Raise ValueError if a frozen tensor is not where the spec has it."""
-    origin, zero = torch.zeros(1, spec.pos_dim), torch.zeros(())
+    origin = torch.zeros(1, spec.pos_dim)
+    zero = torch.zeros(())
     frozen = {
         "_eos_pos": (spec.frozen_eos, origin),
         "_plus_pos": (spec.frozen_plus, origin),
@@ -326,32 +346,40 @@ def _check_frozen(spec: SplitSubspace, state: State) -> None:
         if is_frozen:
             state.check(name, value, "zero where it is frozen")
     if spec.equals_on_ring:
-        turn, rest = (
-            2 * math.pi * spec.equals_index / spec.columns,
-            [0.0] * (spec.pos_dim - 3),
-        )
+        turn = 2 * math.pi * spec.equals_index / spec.columns
         ring = [spec.spiral_amp * math.cos(turn), spec.spiral_amp * math.sin(turn)]
-        point = torch.tensor([[*ring, spec.spiral_slope * spec.equals_index, *rest]])
+        height = spec.spiral_slope * spec.equals_index
+        rest = [0.0] * (spec.pos_dim - 3)
+        point = torch.tensor([[*ring, height, *rest]])
+        # theirs was computed in float32, in an order of its own
         state.check("special_pos_equals", point, "on the spiral where it is frozen", 1e-5)
 
 
 def _slices(spec: SplitSubspace, state: State) -> dict[str, Tensor]:
     """Return the spec's tensors, each with as many numbers as its slice."""
-    shapes, slices = spec.shapes(), dict[str, Tensor]()
-    if spec.toeplitz_q:  # the same diagonals from the other end
+    shapes = spec.shapes()
+    slices = dict[str, Tensor]()
+    if spec.toeplitz_q:
+        # the same diagonals from the other end
         slices["q_proj"] = state.take("q_proj.vals", shapes["q_proj"][1:]).flip(0)
     if spec.arc:
+        # a circle has one radius, A, which may be stored a second time
         slices["arc"] = state.numbers(n for n in ARC if not (spec.circular and n == "tok_arc_B"))
         state.check("tok_arc_B", slices["arc"][0], "tok_arc_A where they are tied")
     if "spiral" in shapes:
         slices["spiral"] = state.numbers(n for n in TURN if not (spec.flat_spiral and n == "spiral_slope"))
     if "correction" in shapes:
-        linear = spec.linear_correction
-        slices["correction"] = state.numbers(LINE) if linear else state.take("pos_correction", (spec.columns,))
+        if spec.linear_correction:
+            slices["correction"] = state.numbers(LINE)
+        else:
+            slices["correction"] = state.take("pos_correction", (spec.columns,))
     if "z_hi" in shapes:
         slices["z_hi"] = state.take("z_hi_pos", (1, spec.pos_dim))
     slices |= _specials(spec, state) | _norms(spec, state)
-    return slices | {n: state.take(SAME[n], shape) for n, shape in shapes.items() if n not in slices}
+    for name, shape in shapes.items():
+        if name not in slices:
+            slices[name] = state.take(SAME[name], shape)
+    return slices
 
 
 def _specials(spec: SplitSubspace, state: State) -> dict[str, Tensor]:
@@ -359,6 +387,7 @@ def _specials(spec: SplitSubspace, state: State) -> dict[str, Tensor]:
     learned = [name for name in ("plus", "equals", "eos") if name in spec.shapes()]
     if not learned:
         return {}
+    # their table's name says how many rows it has
     table = {1: "special_pos_equals", 2: "special_pos_learned", 3: "special_pos"}[len(learned)]
     return dict(zip(learned, state.take(table, (len(learned), spec.pos_dim)), strict=True))
 

@@ -65,6 +65,7 @@ class Format:
     needs_settings: bool = True
 
 
+# The first that fits is taken: other programs' names are told by their beginnings, MicroAdder's are what remains.
 FORMATS = (
     Format(
         "Qwen3",
@@ -104,22 +105,36 @@ def read_foreign(path: Path) -> Checkpoint:
 
 
 def _checkpoint(content: Content, source: dict[str, Any]) -> Checkpoint:
+    """Return the checkpoint of a file's content. source: what its provenance says of the file."""
     place = _place_of_state(content)
     state = State(content[place] if place else content, place or "its content")
-    if layers := layers_of(state.names()):
+    layers = layers_of(state.names())
+    if layers:
         words = {2: "two", 3: "three", 4: "four"}
         raise ValueError(f"architecture not known here: {words.get(layers, layers)} layers: this reads one")
-    format_ = next(f for f in FORMATS if any(name.startswith(f.marks) for name in ["", *state.names()]))
+    format_ = _format_of(state.names())
     settings = _settings(content) if format_.needs_settings else {}
     if settings is None:
         raise ValueError(WITHOUT_SETTINGS)
     spec, theta_P = format_.read(settings, state)
-    if (stored := integer(content, "params", spec.params)) != spec.params:
+    stored = integer(content, "params", spec.params)
+    if stored != spec.params:
         raise ValueError(f"params is {stored}, but its settings and tensors make {spec.params}")
     about = source | {"format": format_.name, "trained_by": format_.trained_by}
-    if isinstance(spec, SplitSubspace) and (held := microadder.frozen_on_the_way(settings, spec)):
-        about["frozen_on_the_way"] = held
+    if isinstance(spec, SplitSubspace):
+        frozen = microadder.frozen_on_the_way(settings, spec)
+        if frozen:
+            about["frozen_on_the_way"] = frozen
     return _ours(spec, theta_P, content, about)
+
+
+def _format_of(names: list[str]) -> Format:
+    """Return the format to which tensors of these names belong."""
+    *others, last = FORMATS
+    for format_ in others:
+        if any(name.startswith(format_.marks) for name in names):
+            return format_
+    return last
 
 
 def _place_of_state(content: Content) -> str:
@@ -143,16 +158,17 @@ def _settings(content: Content) -> Content | None:
     for key in SETTINGS:
         if key in content:
             value = content[key]
-            settings = mapping(vars(value) if type(value) is Namespace else value, key)
+            values = vars(value) if type(value) is Namespace else value
+            settings = mapping(values, key)
+            # training code may keep the model's settings in its own
             return _settings(settings) or settings
     return None
 
 
 def _ours(spec: Spec, theta_P: Tensor, content: Content, about: dict[str, Any]) -> Checkpoint:
-    metrics, arguments = (
-        plain(content.get("metrics")),
-        plain(content.get("args", content.get("train_config"))),
-    )
+    """Return a checkpoint of ours, with what the content says of its training."""
+    metrics = plain(content.get("metrics"))
+    arguments = plain(content.get("args", content.get("train_config")))
     if not isinstance(metrics, dict):
         metrics = {name: plain(content[name]) for name in METRICS if name in content}
     arguments = arguments if isinstance(arguments, dict) else {}

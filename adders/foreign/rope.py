@@ -37,6 +37,8 @@ CHOICES: Choices = {
     **{theirs: {False: {}, True: {ours: True}} for theirs, ours in SWITCHES.items()},
 }
 SIZES = {"d_model": ("width", 3), "ff": ("ffn", 2), "n_heads": ("heads", 1)}
+"""Their name of a size -> ours, and their default."""
+# Read elsewhere, or where training began.
 UNREAD = {
     "rope_theta",
     "max_len",
@@ -96,11 +98,14 @@ QWEN = {
 
 
 def read(config: Mapping[str, Any], state: State) -> tuple[Rope, Tensor]:
-    """Return spec and θ [P] of settings and tensors. Raises ValueError for settings no spec can express and tensors
-    that do not fit; a tied tensor may be stored twice and must then be equal.
+    """Return spec and θ [P] of settings and tensors. A tied tensor may be stored twice, and must then be equal.
+
+    Raises ValueError for settings no spec can express, and for tensors that do not fit.
     """
-    options = all_chosen(config, CHOICES, {*SIZES, *UNREAD}) | _grouped(config.get("tie_groups"))
-    options |= {ours: integer(config, theirs, default) for theirs, (ours, default) in SIZES.items()}
+    options = all_chosen(config, CHOICES, {*SIZES, *UNREAD})
+    options |= _grouped(config.get("tie_groups"))
+    for theirs, (ours, default) in SIZES.items():
+        options[ours] = integer(config, theirs, default)
     spec = _spec(**options, rope_base=number(config, "rope_theta", 3.0))
     slices: dict[str, Tensor] = {}
     for name, shape in spec.shapes().items():
@@ -116,13 +121,17 @@ def read(config: Mapping[str, Any], state: State) -> tuple[Rope, Tensor]:
 
 def read_qwen(config: Mapping[str, Any], state: State) -> tuple[Rope, Tensor]:
     """Return spec and θ [P] of tensors alone, whose shapes say the sizes; config is empty."""
-    tokens, q, k, gate = (_shape(state, QWEN[name]) for name in ("tokens", "q", "k", "gate"))
-    if k[0] != HEAD or q[0] % HEAD:
+    _, width = _shape(state, QWEN["tokens"])
+    queries, _ = _shape(state, QWEN["q"])
+    keys, _ = _shape(state, QWEN["k"])
+    hidden, _ = _shape(state, QWEN["gate"])
+    if keys != HEAD or queries % HEAD:
         raise ValueError(
-            f"architecture not known here: heads are {HEAD} wide and share keys, found {q[0]} rows of queries, "
-            f"{k[0]} of keys"
+            f"architecture not known here: heads are {HEAD} wide and share keys, found {queries} rows of queries, "
+            f"{keys} of keys"
         )
-    spec = _spec(width=tokens[1], heads=q[0] // HEAD, ffn=gate[0], half_split=True)
+    # Qwen3's rope turns the first half of a head with the second one
+    spec = _spec(width=width, heads=queries // HEAD, ffn=hidden, half_split=True)
     slices = {name: state.take(QWEN[name], shape) for name, shape in spec.shapes().items()}
     state.check(
         "lm_head.weight",
@@ -142,6 +151,7 @@ def _shape(state: State, name: str) -> tuple[int, int]:
 
 
 def _spec(**options: Any) -> Rope:
+    """Return a spec. Raises ValueError, in words for users, where its fields do not go together."""
     try:
         return Rope(**options)
     except ValueError as error:
@@ -158,9 +168,10 @@ def _grouped(groups: Any) -> dict[str, bool]:
             raise unknown("tie_groups", group)
         first, *others = (_module(name) for name in group)
         for module in others:
-            if f"{first}, {module}" not in GROUPS:
-                raise unknown("tie_groups", f"{first}, {module}")
-            options[GROUPS[f"{first}, {module}"]] = True
+            tie = f"{first}, {module}"
+            if tie not in GROUPS:
+                raise unknown("tie_groups", tie)
+            options[GROUPS[tie]] = True
     return options
 
 
@@ -172,25 +183,21 @@ def _module(name: str) -> str:
 
 def _repeated(spec: Rope, slices: Mapping[str, Tensor]) -> list[tuple[str, Tensor, str]]:
     """Return tensors that may be stored again: place, numbers, and place of the first."""
-    again: list[tuple[str, str]] = []
-    if not spec.arc:
-        again.append(("lm_head_weight", "tokens"))
-        again.append(("lm_head.weight", "tokens"))
-    again += [("block.attn.v_proj.weight", "kv")] if spec.tie_kv else []
-    again += [("block.attn.v_proj.weight", "q")] if spec.tie_vq else []
-    again += [("block.attn.k_proj.weight", "q")] if spec.tie_qk else []
-    again += [("block.attn.k_norm.weight", "qk_norm")] if spec.shared_qk_norm else []
-    again += [("block.ln2.weight", "norm"), ("final_norm.weight", "norm")] if spec.shared_norms else []
-    again += [("block.ln2.weight", "norm12")] if spec.shared_block_norms else []
-    repeated = [(place, slices[name], PLACES[name]) for place, name in again]
+    again = [
+        (not spec.arc, "lm_head_weight", "tokens"),
+        (not spec.arc, "lm_head.weight", "tokens"),
+        (spec.tie_kv, "block.attn.v_proj.weight", "kv"),
+        (spec.tie_vq, "block.attn.v_proj.weight", "q"),
+        (spec.tie_qk, "block.attn.k_proj.weight", "q"),
+        (spec.shared_qk_norm, "block.attn.k_norm.weight", "qk_norm"),
+        (spec.shared_norms, "block.ln2.weight", "norm"),
+        (spec.shared_norms, "final_norm.weight", "norm"),
+        (spec.shared_block_norms, "block.ln2.weight", "norm12"),
+    ]
+    repeated = [(place, slices[name], PLACES[name]) for is_tied, place, name in again if is_tied]
     if spec.tie_oq:
-        repeated.append(
-            (
-                "block.attn.o_proj.weight",
-                slices["q"].T,
-                f"the transpose of {PLACES['q']}",
-            )
-        )
+        transposed = slices["q"].T
+        repeated.append(("block.attn.o_proj.weight", transposed, f"the transpose of {PLACES['q']}"))
     if spec.tie_down_gate:
         gate = slices["up"] * slices["gate_scale"] if spec.tie_gate else slices["gate"]
         repeated.append(("block.mlp.down_proj.weight", gate.T, f"the transpose of {PLACES['gate']}"))

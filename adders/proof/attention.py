@@ -53,7 +53,7 @@ class Head:
 
 @dataclass(frozen=True)
 class Query:
-    """Everything that a digit's position knows of its own token, and what it sees."""
+    """What is known where digit k is asked for at a token, and what attention sees from there."""
 
     k: int
     token: int
@@ -63,12 +63,13 @@ class Query:
     loss: Array
     """Bound of float32's error in channels by sums and quotients [R], whatever the inputs."""
     base_loss: Array
-    """Bound of its error in the residual behind attention but for the channels' and the last sum's [D]."""
+    """Bound of float32's error in the residual behind attention, without the channels' and the last sum's [D]."""
 
 
 def possible(net: Net, k: int, token: int) -> Array:
     """Return 1 where a token can stand at a position when digit k is asked for at `token`, else 0 [T, V]."""
     allowed = np.zeros((net.prompt + k, net.vocabulary))
+    # any digit at any place of a number: which of them go together, columns.py says
     allowed[:, :10] = 1
     for place, only in (*net.fixed, (net.prompt - 1 + k, token)):
         allowed[place] = 0
@@ -80,105 +81,120 @@ class Attention:
     """Queries, keys and values of every position and token of a net."""
 
     def __init__(self, net: Net, machine: Machine):
-        self.net, self.machine = net, machine
-        self.normed = normed(net.residual, net.norms[0], machine)
+        self.net = net
+        self.machine = machine
+        norm = net.norms[0]
+        self.normed = normed(net.residual, norm, machine)
+        # a position's error is the same at all tokens, and moves the scores of a column together (`_shared`)
         alone = Approx(net.residual.value, net.residual.error - net.shared[:, None])
-        self.alone = normed(alone, net.norms[0], machine)
+        self.alone = normed(alone, norm, machine)
         """Normed without the errors that places share."""
-        self.queries, self.keys, self.values = (c(self.normed.value) for c in (net.query, net.key, net.value))
+        self.values = net.value(self.normed.value)
+        self.queries = net.query(self.normed.value)
+        self.keys = net.key(self.normed.value)
         if net.turned:
             self.queries, self.keys = net.turned
 
     def ask(self, k: int) -> list[Query]:
         """Return what is seen when digit k is asked for, by query token."""
-        net, length, last = self.net, self.net.prompt + k, self.net.prompt - 1 + k
+        net = self.net
+        last = net.prompt - 1 + k
         answers = []
         for token in net.queries(k):
             allowed = possible(net, k, token)
-            heads, losses, seen, summed = [], [], [], []
+            heads = []
+            losses = []
+            seen = []
+            summed = []
             for h in range(net.heads):
-                head, lost, size, off = self._head(h, *self.scores(h, last, token, allowed), allowed)
+                scores = self.scores(h, last, token, allowed)
+                head, lost, size, off = self._head(h, *scores, allowed)
                 heads.append(head)
                 losses.append(lost)
                 seen.append(size)
                 summed.append(off)
+            # the residual to which attention is added is that of the asking token, known without the numbers
             base = net.residual[last, token]
             written = net.out.loss(np.concatenate(seen))
-            stray = self._stray(self.values[:length], np.concatenate(summed))
-            answers.append(
-                Query(
-                    k,
-                    token,
-                    heads,
-                    base.value,
-                    np.sum(losses, axis=0),
-                    SPARE * (base.error + written + stray) + TINY,
-                )
-            )
+            stray = self._stray(self.values[: last + 1], np.concatenate(summed))
+            loss = np.sum(losses, axis=0)
+            base_loss = SPARE * (base.error + written + stray) + TINY
+            answers.append(Query(k, token, heads, base.value, loss, base_loss))
         return answers
 
     def _stray(self, values: Approx, summed: Array) -> Array:
-        """Bound what the output writes beside the channels [D]: of values [T, V, E], of their errors, and of those of
-        their sums [E].
+        """Bound what the output writes beside the channels [D].
+
+        values [T, V, E] with their errors. summed: what their sums lose [E].
         """
         net = self.net
+        # 0 on all that values can be, but for what float64 lost of channels and writes
         beside = net.out.matrix - net.channels @ net.writes
-        heads = zip(
-            np.split(values.value, net.heads, -1),
-            np.split(beside, net.heads),
-            strict=True,
-        )
-        left = np.sum([np.abs(value @ part).max((0, 1)) for value, part in heads], axis=0)
-        stray: Array = left + (values.error.max((0, 1)) + summed) @ np.abs(beside)
+        left = []
+        for value, part in zip(np.split(values.value, net.heads, -1), np.split(beside, net.heads), strict=True):
+            left.append(np.abs(value @ part).max((0, 1)))
+        error = values.error.max((0, 1)) + summed
+        stray: Array = np.sum(left, axis=0) + error @ np.abs(beside)
         return stray
 
     def scores(self, h: int, last: int, token: int, allowed: Array) -> tuple[Array, Array, Array]:
-        """Return a head's scores for one query [T, V], and the error that float32 makes beyond one common shift:
-        that of each score, and what the scores of a column have in common [J].
+        """Return head h's scores [T, V] for `token` at the last position, with their errors beyond a common shift.
 
-        An error of the query, or of the scale, moves all scores: only how differently from the largest counts.
+        Errors are those of each score [T, V], and what the scores of a column have in common [J]. An error of the
+        query, or of the scale, moves all scores: only how differently from the largest counts.
         """
-        net, size = self.net, self.queries.value.shape[-1] // self.net.heads
+        net = self.net
+        size = self.queries.value.shape[-1] // net.heads
         part = slice(h * size, (h + 1) * size)
-        query, keys = self.queries[last, token][part], self.keys[: last + 1, :, part]
+        query = self.queries[last, token][part]
+        keys = self.keys[: last + 1, :, part]
         score = net.scale * (keys.value @ query.value)
+        # the key with which all others are compared: where errors are common to both, softmax does not see them
         top = np.unravel_index(np.where(allowed > 0, score, -np.inf).argmax(), score.shape)
         products = net.scale * keys.size * query.size
         total = products.sum(-1)
         if net.turned:
+            # queries and keys are normed and turned, so errors are those of their entries (rope.py)
             sums = rounding(products).sum(-1) + (size - 1) * rounding(total)
             apart = np.abs(keys.value - keys.value[top]) @ query.error + keys.error @ query.size
-            return (
-                score,
-                sums * SUMMED + net.scale * apart + SLACK * total,
-                np.zeros(COLUMNS),
-            )
+            error = sums * SUMMED + net.scale * apart + SLACK * total
+            return score, error, np.zeros(COLUMNS)
+
+        # keys: an error in the residual counts with all that follows it, where it may cancel
         slope = np.zeros(self.keys.value.shape[-1])
         slope[part] = net.scale * query.value
-        rows, alone = self.normed[: last + 1], self.alone[: last + 1]
+        # `alone`: what a position has wrong at all of its tokens comes below, by column
+        rows = self.normed[: last + 1]
+        alone = self.alone[: last + 1]
         error, along = net.key.error_along(rows.value, slope, alone.rest)
         error = error + np.abs(rows.scaled @ along) * alone.scale[..., 0]
         differing, shared = self._shared(along, last + 1)
         error = error + differing
+
+        # products and their sum, which is scaled when all is added, or its terms before
         scaled = int(net.scale != 1)
-        lost = relative if scaled else rounding  # sums are scaled when all is added, or their terms before
+        lost = relative if scaled else rounding
         error = error + (1 + scaled) * lost(products).sum(-1) + (size - 1 + scaled) * lost(total)
+
+        # query: errors of its row's scale, and the rest, turn the differences of scores
         reader = self.normed[last, token]
         if reader.scale > MOST_SCALE:
             raise Lost("positions are lost in rounding")
         error = error * (SUMMED + reader.scale) + net.scale * (keys.error @ query.error) + SLACK * total
-        column = net.columns_of(last + 1)
-        means = np.stack([keys.value[net.place(0, j), :10].mean(0) for j in range(COLUMNS)])
-        nearest = np.where(column[:, None] < 0, keys.value[top], means[column])
         turned = net.scale * (reader.scaled @ net.query.matrix[:, part])
         rest = net.query(Approx(reader.value.value, reader.rest)).error[part] * (1 + reader.scale)
-        rest = net.scale * (rest + scaled * (U * query.size + gamma(4) * np.abs(query.value)))
+        scaling = U * query.size + gamma(4) * np.abs(query.value)
+        rest = net.scale * (rest + scaled * scaling)
 
         def turning(shift: Array) -> Array:
-            """Bound what the query's error does to the difference of scores of keys that differ by so much."""
+            """Bound what the query's error does to the difference of scores of keys that differ by `shift`."""
             effect: Array = np.abs(shift @ turned) * reader.scale + np.abs(shift) @ rest
             return effect
 
+        # a column's mean key stands for what its scores have in common; other places are compared with the largest
+        column = net.columns_of(last + 1)
+        means = _column_means(net, keys.value)
+        nearest = np.where(column[:, None] < 0, keys.value[top], means[column])
         shared = shared + turning(means - keys.value[top])
         return score, error + turning(keys.value - nearest[:, None]), shared
 
@@ -187,14 +203,18 @@ class Attention:
 
         along: slope of a score along the normed residual [D]. A column's part is that of its mean token.
         """
-        net, x, norm = self.net, self.net.residual.value[:length], self.net.norms[0]
+        net = self.net
+        norm = net.norms[0]
+        x = net.residual.value[:length]
         if not net.alike:
             return np.zeros(x.shape[:2]), np.zeros(COLUMNS)
         root = 1 / np.sqrt((x * x).mean(-1, keepdims=True) + norm.eps)
+        # the slope along x itself: directly, and by the norm, which x is a part of
         direct = root * (along * norm.weight.value)
         pull = (x * direct).sum(-1, keepdims=True) * root**2 * x / x.shape[-1]
-        slope, column = direct - pull, net.columns_of(length)
-        means = np.stack([slope[net.place(0, j), :10].mean(0) for j in range(COLUMNS)])
+        slope = direct - pull
+        column = net.columns_of(length)
+        means = _column_means(net, slope)
         nearest = np.where(column[:, None] < 0, 0.0, means[column])
         off = net.shared[:length, None]
         differing = (np.abs(slope - nearest[:, None]) * off).sum(-1)
@@ -206,54 +226,72 @@ class Attention:
     def _head(
         self, h: int, score: Array, error: Array, shared: Array, allowed: Array
     ) -> tuple[Head, Array, Array, Array]:
-        """Return a head's terms, the loss of its channels [R], and bounds of the values that it sees and of what their
+        """Return head h's terms and what its numbers lose, of `scores`' results and the tokens that can stand there.
+
+        Behind the terms: the loss of its channels [R], a bound of the values that it sees [E], and one of what their
         sums lose [E]. Raises Lost if weights may be 0.
         """
-        net, length = self.net, len(score)
+        net = self.net
+        length = len(score)
         size = self.values.value.shape[-1] // net.heads
         part = slice(h * size, (h + 1) * size)
         values = self.values[:length, :, part]
         channels = net.channels[part]
         top = score[allowed > 0].max()
         distance = np.maximum(top - score, 0)
-        digit = net.columns_of(length)[:, None] >= 0
-        error = np.where((allowed > 0) | (digit & (np.arange(net.vocabulary) < 10)), error, 0).max(1, keepdims=True)
+
+        is_column = net.columns_of(length)[:, None] >= 0
+        is_digit = np.arange(net.vocabulary) < 10
+        counts = (allowed > 0) | (is_column & is_digit)
+        error = np.where(counts, error, 0).max(1, keepdims=True)
+        # exp's argument: the score's error, and the rounding of its distance from the largest
         exponent = error + (self.machine.shift * U + SLACK) * (distance + 2 * error) + SLACK
-        exponent, shared = (
-            np.minimum(exponent, 1),
-            np.minimum(shared, 1),
-        )  # which is too much
+        # 1 is too much already (Lost below), and more might overflow
+        exponent = np.minimum(exponent, 1)
+        shared = np.minimum(shared, 1)
         spread = SPARE * (np.expm1(exponent) + gamma(self.machine.exp) * np.exp(exponent))
         common = SPARE * np.expm1(shared)
         if not (spread.max() < 0.5 and common.max() < 0.5):  # as `max` would pass a NaN
             raise Lost("scores are lost in rounding")
         weight = np.exp(np.minimum(score - top, 0)) * allowed
+
+        # the output reads values by its channels alone, so that few numbers are left of many
         channel = values.value @ channels
         along = SPARE * self._value_error(h, length)
+        head = Head(weight, spread, channel, along, common)
+
+        # a weighted mean of values is no larger than the largest one
         largest = (values.size * allowed[..., None]).max((0, 1))
         require_range(largest)
+        most = (np.abs(channel) * allowed[..., None]).max((0, 1))
+        reached = largest @ np.abs(channels)
         # the sum of weights, their quotient, the sums of products; then what underflows
         sums = gamma(_additions(weight, allowed) + 2) + SLACK
-        loss = (np.abs(channel) * allowed[..., None]).max((0, 1)) * sums + largest @ np.abs(channels) * sums
-        loss = loss * SPARE**2 + length * 8 * TINY * (1 + largest @ np.abs(channels))
-        return (
-            Head(weight, spread, channel, along, common),
-            loss,
-            largest * (1 + gamma(2 * length + 8)),
-            2 * SPARE**2 * largest * sums + length * 8 * TINY * (1 + largest),
-        )
+        tiny = length * 8 * TINY
+        loss = (most * sums + reached * sums) * SPARE**2 + tiny * (1 + reached)
+        seen = largest * (1 + gamma(2 * length + 8))
+        summed = 2 * SPARE**2 * largest * sums + tiny * (1 + largest)
+        return head, loss, seen, summed
 
     def _value_error(self, h: int, length: int) -> Array:
         """Bound float32's error in the channels of each position's values [T, V, R]."""
-        net, rows = self.net, self.normed[:length]
+        net = self.net
+        rows = self.normed[:length]
         size = self.values.value.shape[-1] // net.heads
+        part = slice(h * size, (h + 1) * size)
         errors = []
+        # channel by channel, since errors of values that a channel does not read, or cancels, do not count
         for channel in net.channels.T:
             slope = np.zeros(len(channel))
-            slope[h * size : (h + 1) * size] = channel[h * size : (h + 1) * size]
+            slope[part] = channel[part]
             error, along = net.value.error_along(rows.value, slope, rows.rest)
             errors.append(error + np.abs(rows.scaled @ along) * rows.scale[..., 0])
         return np.stack(errors, -1)
+
+
+def _column_means(net: Net, of_token: Array) -> Array:
+    """Return the mean of ten digits' numbers [T, V, ...] at the place of each column of the first operand [J, ...]."""
+    return np.stack([of_token[net.place(0, j), :10].mean(0) for j in range(COLUMNS)])
 
 
 def _additions(weight: Array, allowed: Array) -> float:
@@ -263,6 +301,7 @@ def _additions(weight: Array, allowed: Array) -> float:
     of no other addition's smaller summand, nor the largest of all: so each term but that counts once, as u or less.
     """
     length = len(weight)
+    # the smallest sum that any input has: each position's smallest weight
     least = np.where(allowed > 0, weight, np.inf).min(1).sum()
     require_weight(least)
     share = np.sort(weight.max(1) / least)[:-1]

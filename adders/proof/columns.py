@@ -25,17 +25,30 @@ Flags = NDArray[np.bool_]
 Counts = NDArray[np.object_]
 """Whole numbers of any size."""
 
+CARRIES = [(carry_in, carry_out) for carry_in in (0, 1) for carry_out in (0, 1)]
 STATES: Ints = np.array(
-    [(x, y, i) for i in (0, 1) for o in (0, 1) for x in range(10) for y in range(10) if (x + y + i) // 10 == o]
+    [
+        (x, y, carry_in)
+        for carry_in, carry_out in CARRIES
+        for x in range(10)
+        for y in range(10)
+        if (x + y + carry_in) // 10 == carry_out
+    ]
 )
 """x, y and the carry in [S, 3], in four blocks by the carry in and the carry out."""
 X, Y, IN = STATES.T
-Z, OUT = (X + Y + IN) % 10, (X + Y + IN) // 10
+OUT, Z = np.divmod(X + Y + IN, 10)
 ROLES = {False: (X, Y, Z), True: (Z, Y, X)}
 """Digits of the first number, the second and the answer, of a sum and of a difference: y and x - y add up to x."""
-BLOCKS = [slice(*np.flatnonzero((i == IN) & (o == OUT))[[0, -1]] + np.array([0, 1])) for i in (0, 1) for o in (0, 1)]
+# Of the 100 pairs of digits 55 do not carry without a carry into them, and 45 do not carry with one.
+BLOCKS = [slice(0, 55), slice(55, 100), slice(100, 145), slice(145, 200)]
+"""Where the four blocks of states lie, in the order of CARRIES."""
+AT_ONCE = 500
+"""Cases that are bounded together."""
 GROUPS = 4
 """Parts of a case that is split, at most."""
+MOST_STEPS = 60
+"""Of Dinkelbach's method. It converges faster than linearly, so more would be of no use."""
 ROUNDING = 1e-13
 """Relative error of a sum of some 200 float64 numbers."""
 
@@ -63,6 +76,7 @@ class Cases:
     def __len__(self) -> int:
         return len(self.right)
 
+    # masks are shared, as most cases differ from others in one column
     def __getitem__(self, i: Ints | Flags | slice) -> Cases:
         return Cases(self.masks, self.columns[i], self.right[i], self.label[i], self.pairs[i])
 
@@ -73,43 +87,66 @@ class Cases:
 
 def _count(masks: Flags, columns: Ints) -> Counts:
     """Return the number of paths [N] through the states that the masks [M, S] of each column [N, J] allow."""
+    # Python's integers: 10^20 pairs are more than 64 bits hold.
     by_block = np.stack([masks[:, block].sum(1) for block in BLOCKS], -1).astype(object)
-    zero, one = np.full((2, len(columns)), 0, dtype=object)
-    zero += 1
+    without_carry = np.full(len(columns), 1, dtype=object)
+    with_carry = np.full(len(columns), 0, dtype=object)
     for column in columns.T:
         stays, rises, falls, carries = by_block[column].T
-        zero, one = zero * stays + one * falls, zero * rises + one * carries
-    total: Counts = zero + one
+        without_carry, with_carry = (
+            without_carry * stays + with_carry * falls,
+            without_carry * rises + with_carry * carries,
+        )
+    total: Counts = without_carry + with_carry
     return total
+
+
+def in_portions(cases: Cases) -> list[Cases]:
+    """Cut cases into portions that are bounded together."""
+    return [cases[i : i + AT_ONCE] for i in range(0, len(cases), AT_ONCE)]
 
 
 def pairs_of(digits: int, is_difference: bool) -> int:
     """Return how many pairs of numbers of so many digits are asked: of differences, those that are not below 0."""
     numbers: int = 10**digits
-    return numbers * (numbers + 1) // 2 if is_difference else numbers**2
+    if is_difference:
+        return numbers * (numbers + 1) // 2
+    return numbers**2
 
 
 def first_cases(k: int, token: int, digits: int = COLUMNS, is_difference: bool = False) -> Cases:
-    """Return the coarsest cases of digit k asked for at a token that have pairs: by its answer, and if it carries.
+    """Return the coarsest cases of digit k, asked for at `token`: one per answer and carry, without empty ones.
 
     digits: columns that are not always 0 and 0. Each pair is in one case of one token of each digit.
     """
     first, second, answer = ROLES[is_difference]
     allowed = np.ones((COLUMNS, len(STATES)), dtype=bool)
+    # no carry comes into the units, and shorter numbers have zeros above their digits
     allowed[0] = IN == 0
     allowed[digits:] &= (first == 0) & (second == 0)
     if is_difference:
+        # a borrow out of the highest column means that the second number is the larger one, which is not asked
         allowed[-1] &= OUT == 0
     if 1 <= k <= COLUMNS:
+        # the digit before was right, and is the token that asks
         allowed[k - 1] &= token == answer
     if k < COLUMNS:
-        labels, column, of_state = np.arange(20), k, answer + 10 * OUT
+        column = k
+        of_state = answer + 10 * OUT
+        labels = np.arange(20)
         right = labels % 10
     else:
-        labels, column, of_state = np.arange(2), COLUMNS - 1, OUT
+        # behind the columns the answer is the last carry
+        column = COLUMNS - 1
+        of_state = OUT
+        labels = np.arange(2)
         right = labels
     if k > COLUMNS:
-        labels, right = labels[[token]], np.array([12])
+        # the last carry is written already, so that the end (token 12) is right whatever it is
+        labels = labels[[token]]
+        right = np.array([12])
+
+    # one mask per label, for the column that it is about; the other columns share theirs
     of_label = allowed[column] & (of_state[None] == labels[:, None])
     masks = np.concatenate([allowed, of_label])
     columns = np.tile(np.arange(COLUMNS), (len(labels), 1))
@@ -121,17 +158,23 @@ class Sums:
     """Sums over columns of one head for one query."""
 
     def __init__(self, net: Net, query: Query, h: int):
-        self.net, self.query, self.head = net, query, query.heads[h]
-        length, fixed = net.prompt + query.k, list(net.fixed)
+        self.head = query.heads[h]
+        length = net.prompt + query.k
+        fixed = list(net.fixed)
         if query.k > COLUMNS:
+            # the last carry is no column's digit
             fixed.append((length - 1, query.token))
         self.fixed = tuple(np.array(fixed).T)
-        places = [[net.place(n, j) if n < 2 or j < query.k else length for j in range(COLUMNS)] for n in range(3)]
-        self.terms_of = np.array(places)[..., None] * net.vocabulary + np.array(ROLES[net.is_difference])[:, None]
+        places = np.full((3, COLUMNS), length)  # digits of the answer that are not written yet: behind all positions
+        for number, written in enumerate((COLUMNS, COLUMNS, min(query.k, COLUMNS))):
+            for j in range(written):
+                places[number, j] = net.place(number, j)
+        digits = np.array(ROLES[net.is_difference])
+        self.terms_of = places[..., None] * net.vocabulary + digits[:, None]
         """Where a column's x, y and z are among terms [T + 1, V], by its state [3, J, S]; the last ones are 0."""
 
     def by_column(self, term_TV: Array) -> tuple[Array, Array]:
-        """Return what each state of each column adds [J, S, ...], and what is fixed [...], of terms [T, V, ...]."""
+        """Return what each state of each column adds [J, S, ...] to the sum of terms [T, V, ...], and what is fixed."""
         rows = flat(term_TV)
         total: Array = rows.take(self.terms_of[0], axis=0)
         for places in self.terms_of[1:]:
@@ -141,43 +184,56 @@ class Sums:
     def terms(self) -> tuple[Array, Array]:
         """Return what each state of each column adds to N and D [J, S, R + 1], and what is fixed [R + 1]."""
         weight = self.head.weight[..., None]
-        return self.by_column(np.concatenate([weight * self.head.value, weight], -1))
+        both = np.concatenate([weight * self.head.value, weight], -1)
+        return self.by_column(both)
 
     def of(self, states: Ints) -> tuple[Array, Array]:
         """Return the real N [N, R] and D [N] of inputs, given as states [N, J]."""
-        columns, fixed = self.terms()
-        total = columns[np.arange(COLUMNS)[None], states].sum(1) + fixed
+        by_state, fixed = self.terms()
+        columns = np.arange(COLUMNS)[None]
+        total = by_state[columns, states].sum(1) + fixed
         return total[:, :-1], total[:, -1]
 
     def highest(self, direction: Array, cases: Cases, rounded: bool = True) -> tuple[Array, Ints]:
-        """Return upper bounds of direction · N / D over all inputs of cases, roundings of weights and values
-        included [N], and the inputs where they are reached, as states [N, J]. Raises Lost unless all are numbers.
+        """Bound direction · N / D from above over all inputs of each case [N], with roundings of weights and values.
 
-        Dinkelbach: with λ the quotient of some inputs, those with the largest N - λD are better, or λ is the
-        largest. rounded: False leaves the roundings out.
+        Also returns inputs that reach the bounds, as states [N, J]. rounded: False leaves the roundings out. Raises
+        Lost unless all are numbers.
+
+        Dinkelbach: with λ (`level`) the quotient of some inputs, those with the largest N - λD are better, or λ is
+        the largest.
         """
         head = self.head
-        u, e = head.value @ direction, head.weight
+        e = head.weight
+        u = head.value @ direction
         spread = head.spread * rounded
-        over = e * (1 + spread) * (head.error @ np.abs(direction)) * rounded
-        level = np.zeros(len(cases))
-        size = np.abs(u).max() + 1e-300
         shared = head.shared[:, None, None] * rounded
-        least = (1 - shared.max()) * sum(part.min(-1).sum() for part in self.by_column(e * (1 - spread)))
+        # float32's errors in the values themselves: as much as they can add to N
+        over = e * (1 + spread) * (head.error @ np.abs(direction)) * rounded
+        size = np.abs(u).max() + 1e-300  # above 0, so that a head of zeros passes the test below
+        smallest, fixed = self.by_column(e * (1 - spread))
+        least = (1 - shared.max()) * (smallest.min(-1).sum() + fixed.sum())
         require_weight(least)
-        rows, columns = np.arange(len(cases))[:, None], np.arange(COLUMNS)[None]
-        for _ in range(60):
+        rows = np.arange(len(cases))[:, None]
+        columns = np.arange(COLUMNS)[None]
+        # any level will do to begin with
+        level = np.zeros(len(cases))
+        for _ in range(MOST_STEPS):
             distance = u[..., None] - level  # [T, V, N]
+            # the largest sum takes a larger weight where a term is above 0, and a smaller one where it is below
             weight = e[..., None] * (1 + np.copysign(spread[..., None], distance))
             costs, fixed = self.by_column(weight * distance + over[..., None])
             require_finite(costs)
             common = 1 + np.copysign(shared, costs)
             best, states = longest(costs * common, cases)
             best = best + fixed
-            below = flat(weight)[self.terms_of[:, columns, states], rows].sum(0)
-            total = (below * common[columns, states, rows]).sum(1) + weight[self.fixed].sum(0)
+            # D of these inputs, with the same roundings
+            places = self.terms_of[:, columns, states]
+            weights = flat(weight)[places, rows].sum(0)
+            total = (weights * common[columns, states, rows]).sum(1) + weight[self.fixed].sum(0)
             error = ROUNDING * (size + np.abs(level)) * total
             if (np.abs(best) <= error).all():
+                # no D is below `least`, so what is left of N - λD moves the quotient by no more than this
                 return level + (np.maximum(best, 0) + error) / least, states
             level = level + best / total
         raise Lost("the extremes were not reached")
@@ -185,25 +241,29 @@ class Sums:
 
 def flat(term_TV: Array) -> Array:
     """Return terms [(T + 1) V, ...] with zeros behind the last position."""
-    length, tokens, *rest = term_TV.shape
-    return np.concatenate([term_TV, np.zeros_like(term_TV[:1])]).reshape((length + 1) * tokens, *rest)
+    ended = np.concatenate([term_TV, np.zeros_like(term_TV[:1])])
+    length, tokens, *rest = ended.shape
+    return ended.reshape(length * tokens, *rest)
 
 
 def longest(costs: Array, cases: Cases) -> tuple[Array, Ints]:
     """Return for each case the largest sum of costs [J, S, N] over its inputs [N], and its states [N, J]."""
     n = len(cases)
     rows = np.arange(n)
-    best = np.full((n, 2), -np.inf)
-    best[:, 0] = 0.0
     gain = np.where(cases.masks[cases.columns.T], costs.transpose(0, 2, 1), -np.inf)
+    # of all states with the same carries only the best can be on a longest path: four are left of 200
     states = np.stack([gain[..., block].argmax(2) + block.start for block in BLOCKS], -1)
     gains = np.take_along_axis(gain, states, 2)
+    best = np.full((n, 2), -np.inf)  # by the carry into the next column; there is none into the first
+    best[:, 0] = 0.0
     picks = np.zeros((COLUMNS, n, 2), dtype=np.int64)
     for j in range(COLUMNS):
         reached = gains[j] + best.repeat(2, axis=1)
-        stays = reached[:, :2] >= reached[:, 2:]
-        best = np.where(stays, reached[:, :2], reached[:, 2:])
-        picks[j] = np.where(stays, states[j, :, :2], states[j, :, 2:])
+        from_none, from_one = reached[:, :2], reached[:, 2:]
+        is_none_better = from_none >= from_one
+        best = np.where(is_none_better, from_none, from_one)
+        picks[j] = np.where(is_none_better, states[j, :, :2], states[j, :, 2:])
+    # back from the carry at which the longest path ends
     carry = best.argmax(1)
     value = best[rows, carry]
     path = np.zeros((n, COLUMNS), dtype=np.int64)
@@ -215,8 +275,13 @@ def longest(costs: Array, cases: Cases) -> tuple[Array, Ints]:
 
 def numbers(states: Ints, is_difference: bool = False) -> tuple[int, int]:
     """Return the two numbers of one input [J]."""
-    a, b = (sum(int(d) * 10**j for j, d in enumerate(digit[states])) for digit in ROLES[is_difference][:2])
-    return a, b
+    first, second, _ = ROLES[is_difference]
+    return _number(first[states]), _number(second[states])
+
+
+def _number(digits: Ints) -> int:
+    """Return the number whose digits are these, units first."""
+    return sum(int(digit) * 10**j for j, digit in enumerate(digits))
 
 
 def split(sums: list[Sums], cases: Cases) -> tuple[Cases, Cases]:
@@ -225,30 +290,52 @@ def split(sums: list[Sums], cases: Cases) -> tuple[Cases, Cases]:
     Returns the new cases, and those whose columns move nothing. Their pairs together are those of the given cases.
     """
     allowed = cases.states()
-    effect: Array = np.zeros(1)  # of each state on the channels, near some input of the case [N, J, S, R]
-    for head_sums in sums:
-        terms, fixed = head_sums.terms()
-        total = terms[np.arange(COLUMNS), allowed.argmax(2)].sum(1) + fixed
-        numerators, denominators = total[:, None, None, :-1], total[:, None, None, -1:]
-        effect = effect + (terms[..., :-1] - numerators / denominators * terms[..., -1:]) / denominators
+    effect = _effect(sums, allowed)
+    # by column and channel, how far apart the states of a case move it
     high = np.where(allowed[..., None], effect, -np.inf).max(2)
     low = np.where(allowed[..., None], effect, np.inf).min(2)
-    spread = (high - low).reshape(len(cases), high.shape[1] * high.shape[2])
+    channels = high.shape[2]
+    spread = (high - low).reshape(len(cases), COLUMNS * channels)
+    # states that all move channels alike cannot be told apart by what follows attention
     moves = spread.max(1) > 0
     rows = np.flatnonzero(moves)
-    column, channel = np.divmod(spread[rows].argmax(1), high.shape[2])
-    least, most = low[rows, column, channel, None], high[rows, column, channel, None]
-    share = (np.clip(effect[rows, column, :, channel], least, most) - least) / (most - least)
+    column, channel = np.divmod(spread[rows].argmax(1), channels)
+    least = low[rows, column, channel, None]
+    most = high[rows, column, channel, None]
+    # states that are not allowed may lie outside, where a share would be no group's
+    inside = np.clip(effect[rows, column, :, channel], least, most)
+    share = (inside - least) / (most - least)
     groups = np.minimum((share * GROUPS).astype(int), GROUPS - 1)
     masks = allowed[rows, column][:, None] & (groups[:, None] == np.arange(GROUPS)[:, None])
     owner, group = np.nonzero(masks.any(2))
-    columns = cases.columns[rows[owner]]
-    columns[np.arange(len(owner)), column[owner]] = len(cases.masks) + np.arange(len(owner))
+    parents = rows[owner]
+    added = np.arange(len(owner))
+    columns = cases.columns[parents]
+    columns[added, column[owner]] = len(cases.masks) + added
+    # masks that no child has are dropped, or they would pile up from split to split
     used, inverse = np.unique(columns, return_inverse=True)
+    every_mask = np.concatenate([cases.masks, masks[owner, group]])
     children = Cases.that_have_pairs(
-        np.concatenate([cases.masks, masks[owner, group]])[used],
+        every_mask[used],
         inverse.reshape(columns.shape),
-        cases.right[rows[owner]],
-        cases.label[rows[owner]],
+        cases.right[parents],
+        cases.label[parents],
     )
     return children, cases[~moves]
+
+
+def _effect(sums: list[Sums], allowed: Flags) -> Array:
+    """Return how each allowed state [N, J, S] moves the channels, near some input of its case [N, J, S, R].
+
+    To first order: a wrong guess makes a worse split, never a wrong proof.
+    """
+    effect: Array = np.zeros(1)
+    for head_sums in sums:
+        terms, fixed = head_sums.terms()
+        # the input is that of each column's first state: its carries need not fit
+        total = terms[np.arange(COLUMNS), allowed.argmax(2)].sum(1) + fixed
+        numerators = total[:, None, None, :-1]
+        denominators = total[:, None, None, -1:]
+        moved = terms[..., :-1] - numerators / denominators * terms[..., -1:]
+        effect = effect + moved / denominators
+    return effect

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from model.spec import Spec
 
 MOST = 10_000_000
+"""Problems that are decoded at most."""
 
 
 def is_ordered(task: Columns) -> bool:

@@ -47,6 +47,7 @@ def decide(spec: Spec, theta_P: Tensor, limit_s: float) -> dict[str, Any]:
 
 def decide_soon(spec: Spec, theta_P: Tensor, limit_s: float) -> dict[str, Any] | None:
     """Return the verdict on all pairs that so many seconds are enough for; None of what no proof is about."""
+    # asked for any model that a home has, so a family without proofs is no error
     is_known = spec.adds and ties_of(spec)[0].family in FAMILIES
     return decide(spec, theta_P, limit_s) if is_known else None
 
@@ -60,7 +61,8 @@ def settled(folder: Path, spec: Spec, theta_P: Tensor, text: str) -> dict[str, A
     named = claim.get("program_sha256") if claim else None
     if named and named != program_digest(text):
         raise ValueError(f"its proof is of another program; `adder-search prove {folder} --record` proves this one")
-    if claim and not named:  # of before proofs named one
+    # verdicts of before proofs named a program are claims again
+    if claim and not named:
         claim = {"claimed": claim["verdict"]} | claim | {"verdict": UNDECIDED}
     return settle(claim, spec, theta_P)
 
@@ -81,6 +83,7 @@ def proof_text(spec: Spec, theta_P: Tensor, proof: Proof) -> str:
         "checker": CHECKER.name if proof.level == "any" else None,
         "versions": {name: _version(name) for name in ("adder-search", "torch", "numpy", "scipy")},
     }
+    # a proof of this level holds where torch takes the same kernels
     if proof.level == "here":
         values["machine"] = {
             "processor": torch.backends.cpu.get_cpu_capability(),
@@ -96,7 +99,8 @@ def claim_of(spec: Spec, digits: int) -> str:
 
 
 def _version(name: str) -> str:
+    """Return the version of an installed package."""
     try:
         return version(name)
-    except PackageNotFoundError:  # of a checkout
+    except PackageNotFoundError:  # a checkout that is run without being installed
         return "not installed"

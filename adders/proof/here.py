@@ -1,7 +1,7 @@
 """A net as this machine runs its exported program: what does not depend on the problem, taken from it to the bit.
 
-Queries, keys and values of a position are taken to depend on its token, its index and the sequence's length alone;
-scores of two positions, where the program multiplies them as a matrix product, on these two alone.
+Assumed of this machine: queries, keys and values of a position depend on its token, its index and the sequence's
+length alone; where the program has scores as a matrix product, a score depends on its two positions alone.
 
 Axes: H head, T position, V vocabulary, D width, n width of a head.
 """
@@ -32,49 +32,51 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 LENGTHS = (22, 27, 32)
-"""Of the sequences by which the way of attention is told."""
+"""Of sequences on which torch's attention is compared with matrix products: its kernels change with the length."""
 
 
 def capture(net: Net, program: Program) -> Net:
     """Return a net with its tables, norms and output as the program computes them."""
     import torch
 
+    # its scores have norms and turns in them, which `Captured` does not take from a run
     if net.turned:
         raise ValueError("proofs of the rope family are for any machine, at level 'any'")
-    if not hasattr(program.model, "token_table"):  # low_rank: weights are read as they are
-        weights, length = program.model.weights, len(net.residual.value)
+    model = program.model
+    places, vocabulary, _ = net.residual.value.shape
+    if not hasattr(model, "token_table"):
+        # low_rank: weights are read as they are
+        weights = model.weights
         with torch.no_grad():
             positions = weights["pos_A"] @ weights["pos_B"] if "pos_A" in weights else weights["positions"]
-            residual = _exact(weights["tokens"][None] + positions[:length, None])
-        return replace(net, residual=residual)
-    model = program.model
+            residual = weights["tokens"][None] + positions[:places, None]
+        return replace(net, residual=_exact(residual))
     with torch.no_grad():
         if hasattr(model, "ties"):
+            # a tied program reads its weights anew at each forward pass
             model.weights = {name: model.entries(k) for name, k in model.ties.items()}
-        table, positions, norms, out = (
-            model.token_table(),
-            model.positions(),
-            model.norms(),
-            model.output(),
-        )
-    places, vocabulary = net.residual.value.shape[:2]
-    pairs = [
-        table[None].expand(places, -1, -1),
-        positions[:places, None].expand(-1, vocabulary, -1),
-    ]
+        table = model.token_table()
+        positions = model.positions()
+        norm_weights = model.norms()
+        out = _exact(model.output().T).value
+    tokens_TVK = table[None].expand(places, -1, -1)
+    positions_TVC = positions[:places, None].expand(-1, vocabulary, -1)
+    residual = torch.cat([tokens_TVK, positions_TVC], -1)
+    first, second, third = (replace(n, weight=_exact(w)) for n, w in zip(net.norms, norm_weights, strict=True))
+    # the factors stay, so that channels are those of other machines; what float32 has otherwise is an error
     real = net.channels @ net.writes
-    first, second, third = (replace(n, weight=_exact(w)) for n, w in zip(net.norms, norms, strict=True))
     return replace(
         net,
-        residual=_exact(torch.cat(pairs, -1)),
+        residual=_exact(residual),
         shared=np.zeros_like(net.shared),
         norms=(first, second, third),
-        out=Chain(Approx(real, np.abs(_exact(out.T).value - real))),
+        out=Chain(Approx(real, np.abs(out - real))),
         table=_exact(table),
     )
 
 
 def _exact(tensor: Tensor) -> Approx:
+    """Return what float32 has, without an error."""
     return Approx(tensor.detach().double().numpy())
 
 
@@ -87,42 +89,51 @@ class Captured(Attention):
 
     def ask(self, k: int) -> list[Query]:
         length = self.net.prompt + k
-        runs = [self.program.captured([v] * length)[:3] for v in range(self.net.vocabulary)]
-        self.runs: list[Any] = [[part if part.dim() == 3 else part[None] for part in run] for run in runs]
-        stacked = (np.stack([_exact(run[i]).value for run in self.runs], 2) for i in range(3))
-        self.queries, self.keys, self.values = (
-            Approx(np.moveaxis(part, 0, 2).reshape(length, self.net.vocabulary, -1)) for part in stacked
-        )
+        # one run per token, of sequences that are nothing but it, has the numbers of that token at every position
+        self.runs: list[list[Any]] = []
+        for token in range(self.net.vocabulary):
+            captured = self.program.captured([token] * length)[:3]
+            self.runs.append([part if part.dim() == 3 else part[None] for part in captured])
+        self.queries, self.keys, self.values = (self._by_token(i) for i in range(3))
         return super().ask(k)
+
+    def _by_token(self, i: int) -> Approx:
+        """Return queries (0), keys (1) or values (2) of all runs [T, V, H · n]."""
+        runs_HTVn = np.stack([_exact(run[i]).value for run in self.runs], 2)
+        rows_TVHn = np.moveaxis(runs_HTVn, 0, 2)
+        return Approx(rows_TVHn.reshape(*rows_TVHn.shape[:2], -1))
 
     def scores(self, h: int, last: int, token: int, allowed: Array) -> tuple[Array, Array, Array]:
         net = self.net
+        none_shared = np.zeros(COLUMNS)
         if self.is_product:
-            rows = [products(net, self.runs[token][0], run[1])[h, last] for run in self.runs]
+            query_run = self.runs[token]
+            rows = [products(net, query_run[0], run[1])[h, last] for run in self.runs]
             score = np.stack([_exact(row).value for row in rows], 1)
-            return score, np.zeros_like(score), np.zeros(COLUMNS)
+            return score, np.zeros_like(score), none_shared
+        # a fused kernel: queries and keys are known to the bit, its sums are not
         size = self.queries.value.shape[-1] // net.heads
         part = slice(h * size, (h + 1) * size)
-        query, keys = self.queries.value[last, token, part], self.keys.value[:, :, part]
-        terms, scaled = np.abs(net.scale * keys * query), int(net.scale != 1)
-        total, lost = terms.sum(-1), relative if scaled else rounding
+        query = self.queries.value[last, token, part]
+        keys = self.keys.value[:, :, part]
+        terms = np.abs(net.scale * keys * query)
+        total = terms.sum(-1)
+        # the scale may be a factor of each of both, or of their product
+        scaled = int(net.scale != 1)
+        lost = relative if scaled else rounding
         error = (1 + 2 * scaled) * lost(terms).sum(-1) + (size - 1 + 2 * scaled) * lost(total)
-        return (
-            net.scale * (keys @ query),
-            error * SUMMED + SLACK * total,
-            np.zeros(COLUMNS),
-        )
+        return net.scale * (keys @ query), error * SUMMED + SLACK * total, none_shared
 
+    # values are known to the bit
     def _value_error(self, h: int, length: int) -> Array:
         return np.zeros((length, self.net.vocabulary, self.net.channels.shape[1]))
 
 
 def products(net: Net, queries: Tensor, keys: Tensor) -> Tensor:
-    """Return the scores [H, T, T] as matrix products of queries and keys [H, T, n], as a program has them that does
-    not use a fused kernel.
-    """
+    """Return the scores [H, T, T] of queries and keys [H, T, n] as a program without a fused kernel has them."""
     if not net.alike:
         return queries @ keys.mT / math.sqrt(queries.shape[-1])
+    # as torch's attention has them: both scaled by the root, with a batch axis
     root = math.sqrt(net.scale)
     return (queries[None] * root @ (keys[None] * root).mT)[0]
 
@@ -132,11 +143,15 @@ def is_matrix_product(net: Net, program: Program) -> bool:
     import torch
 
     if not net.alike:
+        # low_rank's program writes its products out
         return True
     draws = np.random.default_rng(3)
     for length in LENGTHS:
-        q, k, v, seen = program.captured(draws.integers(0, 10, length).tolist())
+        tokens = draws.integers(0, 10, length).tolist()
+        q, k, v, seen = program.captured(tokens)
+        # a position does not see later ones
         future = torch.full((length, length), -math.inf).triu(1)
-        if not torch.equal(torch.softmax(products(net, q, k) + future, -1) @ v, seen):
+        weights = torch.softmax(products(net, q, k) + future, -1)
+        if not torch.equal(weights @ v, seen):
             return False
     return True

@@ -26,7 +26,7 @@ def view(spec: LowRank, w: Tensors) -> Net:
     else:
         positions = Approx(w["positions"][:READ])
     shape = (READ, spec.vocabulary, spec.width)
-    placed = Approx(positions.value[:, None], positions.error[:, None]).broadcast(shape)
+    placed = positions[:, None].broadcast(shape)
     query, key, value = _projections(spec, w)
     return Net(
         steps=STEPS,
@@ -55,9 +55,11 @@ def view(spec: LowRank, w: Tensors) -> Net:
 
 
 def _norm(spec: LowRank, w: Tensors, number: int) -> Norm:
+    """Return the norm before attention (1), before the MLP (2) or at the end (3)."""
     weight = Approx(w[f"norm{number}"])
     if spec.rms_norm:
         return Norm(weight, eps=1e-8)
+    # else LayerNorm, with torch's own ε
     return Norm(weight, Approx(w[f"norm{number}_bias"]), 1e-5, centre=True)
 
 
@@ -70,17 +72,25 @@ def _chain(w: Tensors, name: str) -> Chain:
 
 def _projections(spec: LowRank, w: Tensors) -> tuple[Chain, Chain, Chain]:
     """Return queries, keys and values as maps of the normed residual."""
-    if spec.shared:
-        first = {p: w["qkv_A" if spec.shared == "A" else f"qkv_A{p}"] for p in spec.projections}
-        second = {p: w[f"qkv_B{p}" if spec.shared == "A" else "qkv_B"] for p in spec.projections}
-        chains = [Chain(Approx(first[p]), Approx(second[p])) for p in spec.projections]
+
+    def chain(first: str, second: str) -> Chain:
+        return Chain(Approx(w[first]), Approx(w[second]))
+
+    names = spec.projections
+    if spec.shared == "A":
+        chains = [chain("qkv_A", f"qkv_B{name}") for name in names]
+    elif spec.shared:
+        chains = [chain(f"qkv_A{name}", "qkv_B") for name in names]
     elif spec.tie_qkv != "none":
-        chains = [_chain(w, part) for part in spec.projections]
+        chains = [_chain(w, name) for name in names]
     else:
-        width = spec.width
-        parts = [slice(i * width, (i + 1) * width) for i in range(3)]
-        if "qkv" in w:
-            chains = [Chain(Approx(w["qkv"][part].T)) for part in parts]
-        else:
-            chains = [Chain(Approx(w["qkv_A"]), Approx(w["qkv_B"][:, part])) for part in parts]
-    return chains[0], chains[1], chains[2]
+        chains = []
+        for i in range(3):
+            # one matrix has all three side by side
+            part = slice(i * spec.width, (i + 1) * spec.width)
+            if "qkv" in w:
+                chains.append(Chain(Approx(w["qkv"][part].T)))
+            else:
+                chains.append(Chain(Approx(w["qkv_A"]), Approx(w["qkv_B"][:, part])))
+    query, key, value = chains
+    return query, key, value

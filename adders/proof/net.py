@@ -55,7 +55,7 @@ class Norm:
 
 @dataclass(frozen=True)
 class Normed:
-    """A normed residual [..., D]. Its error is that of its rows' scales and what is left."""
+    """A normed residual [..., D]. Its error is kept in two parts, that of its rows' scales and the rest."""
 
     value: Approx
     scaled: Array
@@ -85,7 +85,7 @@ class Net:
     residual: Approx
     """Token and position of each place [T, V, D]."""
     shared: Array
-    """The part of its error that is the position's [T, D]."""
+    """The part of that error that is the position's, the same at all tokens [T, D]."""
     alike: bool
     """True if x, y and z of a column have one position vector, so that it is in error for all of them alike."""
     norms: tuple[Norm, Norm, Norm]
@@ -96,7 +96,7 @@ class Net:
     scale: float
     out: Chain
     channels: Array
-    """Numbers by which the output knows what is seen [E, R]: seen · channels · writes is the real output."""
+    """What the output reads of what is seen [E, R]: seen · channels · writes is the real output."""
     writes: Array
     """[R, D]."""
     fc1: Chain
@@ -125,80 +125,114 @@ class Net:
 
     def queries(self, k: int) -> list[int]:
         """Return the tokens that can stand where digit k is asked for."""
-        return [self.fixed[-1][1]] if k == 0 else list(range(10)) if k <= COLUMNS else [0, 1]
+        if k == 0:
+            _, delimiter = self.fixed[-1]
+            return [delimiter]
+        # behind the columns stands the last carry
+        return list(range(10)) if k <= COLUMNS else [0, 1]
 
     def columns_of(self, length: int) -> NDArray[np.int64]:
-        """Return the column of each of the first positions [T] among those that are alike; -1: of none."""
+        """Return the column that each of the first positions shares its vector with [T]; -1 for none."""
         columns = np.full(length, -1)
-        for operand in range(3 if self.alike else 0):
+        if not self.alike:
+            return columns
+        for operand in range(3):
             for j in range(COLUMNS):
-                if self.place(operand, j) < length:
-                    columns[self.place(operand, j)] = j
+                place = self.place(operand, j)
+                if place < length:
+                    columns[place] = j
         return columns
 
     def place(self, operand: int, column: int) -> int:
         """Return the position of a column of an operand (0, 1) or of the sum (2)."""
-        is_first = self.units_first or operand == 2
-        return self.starts[operand] + (column if is_first else COLUMNS - 1 - column)
+        start = self.starts[operand]
+        # every family writes the answer with its units first
+        if self.units_first or operand == 2:
+            return start + column
+        return start + COLUMNS - 1 - column
 
 
 def view(spec: Spec, theta_P: Tensor, machine: Machine) -> Net:
     """Return a net's view. Raises ValueError for a family that proofs do not know, Lost for a parameter near 0."""
+    # a tied program writes its numbers into these tensors and computes as any other
     spec, theta_P = untied(spec, theta_P)
     if spec.task not in TASKS:
         known = " or ".join(task.title for task in TASKS)
         raise ValueError(f"proofs by columns are of {known} in base ten with ten digits, not of {spec.task.title}")
     if spec.family not in FAMILIES:
         raise ValueError(f"proofs know the families {' and '.join(FAMILIES)}, not {spec.family!r}")
-    tensors = {name: t[0].double().numpy() for name, t in spec.layout.split(theta_P[None]).items()}
-    if any(((t != 0) & (np.abs(t) < TINY)).any() for t in tensors.values()):
-        raise Lost("a parameter is too small for float32")
+    tensors: dict[str, Array] = {}
+    for name, one_seed in spec.layout.split(theta_P[None]).items():
+        tensor = one_seed[0].double().numpy()
+        # machines that flush such numbers to 0 have another net
+        if ((tensor != 0) & (np.abs(tensor) < TINY)).any():
+            raise Lost("a parameter is too small for float32")
+        tensors[name] = tensor
     read: Callable[[Spec, dict[str, Array]], Net] = import_module(f"{__package__}.{spec.family}").view
     return replace(read(spec, tensors), is_difference=spec.task != ADDITION)
 
 
 def turn_matrix(phases: Array, size: int) -> Approx:
     """Return the matrix [heads · n, heads · n] that turns the pairs of each head's entries by its angle."""
-    turn, error = np.eye(len(phases) * size), np.zeros((len(phases) * size,) * 2)
+    turn = np.eye(len(phases) * size)
+    error = np.zeros_like(turn)
     sines, cosines = sincos(Approx(phases))
     for head in range(len(phases)):
-        for i in range(head * size, head * size + size // 2 * 2, 2):
+        s = sines.value[head]
+        c = cosines.value[head]
+        s_error = sines.error[head]
+        c_error = cosines.error[head]
+        first = head * size
+        # the last entry of an odd number has no partner and stays
+        for i in range(first, first + size // 2 * 2, 2):
             pair = slice(i, i + 2)
-            s, c = sines.value[head], cosines.value[head]
             turn[pair, pair] = [[c, s], [-s, c]]
-            s, c = sines.error[head], cosines.error[head]
-            error[pair, pair] = [[c, s], [s, c]]
+            error[pair, pair] = [[c_error, s_error], [s_error, c_error]]
     return Approx(turn, error)
 
 
 def factors(out: Array, reach: Array) -> tuple[Array, Array]:
-    """Return [E, R] and [R, D], whose product is an output [E, D] on all that values can be."""
+    """Return [E, R] and [R, D], whose product is an output [E, D] on all that values can be.
+
+    reach: the projector on what values can be [E, E].
+    """
     _, sizes, rows = np.linalg.svd(reach @ out, full_matrices=False)
-    rows = rows[: max(1, (sizes > 1e-11 * sizes[0]).sum())]  # an output that is 0 writes one channel, which is 0
+    # what float64 cannot tell from 0 is no channel, and `Attention._stray` bounds it
+    rank = (sizes > 1e-11 * sizes[0]).sum()
+    # an output that is 0 writes one channel, which is 0
+    rows = rows[: max(1, rank)]
     return out @ rows.T, rows
 
 
 def normed(x: Approx, norm: Norm, machine: Machine) -> Normed:
     """Return x [..., D] normed over its last axis, as float32 does it: (x - mean) · rsqrt(mean square + ε) · w + b."""
-    apart, spread = x.value - norm.centre * x.value.mean(-1, keepdims=True), np.zeros(1)
+    apart = x.value - norm.centre * x.value.mean(-1, keepdims=True)
     square = (apart**2).mean(-1, keepdims=True) + norm.eps
+    spread = np.zeros(1)
     if norm.centre:
+        # 0.999: a lower bound of float32's root, whose square is off by 1e-3 at most (or Lost below)
         off, spread = welford(x.size, 0.999 * np.sqrt(square))
         x = rounded(apart, x.error + x.error.mean(-1, keepdims=True) + off, 3)
     error = ((2 * np.abs(x.value) + x.error) * x.error).mean(-1, keepdims=True) + spread * square
+    # what follows is to first order, with factors that have room for so much
     if (error > 1e-3 * square).any():
         raise Lost("a norm's argument is lost in rounding")
     error = error + mean_square_error(x.size, square + error) + U * norm.eps
+
+    # the row's scale: an inverse root halves a relative error, but for second order
     root = square**-0.5
     scale = 0.5 * error / square * (1 + 2 * error / square)
     scale = scale + machine.rsqrt * rounding(root * (1 + scale)) / root + SLACK
+
+    # each entry's own: two products, of which the one with 1 is exact, and the errors of its factors
     weight = norm.weight
+    weight_size = np.abs(weight.value)
     scaled = x.value * root * weight.value
     magnitude = np.abs(scaled)
-    plain = (np.abs(weight.value) == 1) & (weight.error == 0)
+    inexact = (weight_size != 1) | (weight.error != 0)
     unweighted = np.abs(x.value) * root * (1 + 2 * scale)
-    local = rounding(unweighted) * np.abs(weight.value) + rounding(magnitude * (1 + 2 * scale)) * ~plain
-    local = local + x.error * root * np.abs(weight.value) + x.size * root * weight.error + SLACK * magnitude
+    local = rounding(unweighted) * weight_size + rounding(magnitude * (1 + 2 * scale)) * inexact
+    local = local + x.error * root * weight_size + x.size * root * weight.error + SLACK * magnitude
     local = local * (1 + 2 * scale)
     value = scaled
     if norm.bias is not None:
@@ -211,6 +245,7 @@ def welford(size: Array, scale: Array) -> tuple[Array, Array]:
     """Bound what LayerNorm loses: of x - mean [..., D], and of (x - mean)²'s mean + ε, relative [..., 1].
 
     size: a bound of x [..., D]. scale: a lower bound of the root of that mean + ε [..., 1].
+
     torch has both by Welford's recurrence, number by number or by pairs of groups: with δ the difference of two means
     and n, n' numbers in their groups, the mean rises by δ n' / (n + n'), and the sum of squares by δ² w with
     w = n n' / (n + n'). A mean loses a rounding of the largest x, and four of its rise: D / 2 + 9 after D numbers, and
@@ -219,6 +254,7 @@ def welford(size: Array, scale: Array) -> tuple[Array, Array]:
     sum. A sum of x, and then one of squares, loses less.
     """
     width = size.shape[-1]
+    # 32 = 9, four at each of five levels, and three to spare
     mean = gamma(width / 2 + 32) * size.max(-1, keepdims=True)
     off = mean / scale
     # x · r - mean · r may be computed for (x - mean) · r
@@ -232,7 +268,9 @@ def mean_square_error(size: Array, mean: Array) -> Array:
     mean: a bound of the result.
     """
     width = size.shape[-1]
-    tenth = abs(float(single(1 / width)) * width - 1)  # a mean may be a product with 1 / D
+    # a mean may be a product with 1 / D, which is rounded
+    inverse_error = abs(float(single(1 / width)) * width - 1)
     sums = rounding(size**2).sum(-1, keepdims=True) + (width - 1) * rounding(mean * width)
-    error: Array = (sums / width + 2 * rounding(mean) + tenth * mean) * (1 + 1e-5) + SLACK * mean
+    ends = 2 * rounding(mean)  # of the quotient, and of its sum with ε
+    error: Array = (sums / width + ends + inverse_error * mean) * (1 + 1e-5) + SLACK * mean
     return error

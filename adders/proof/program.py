@@ -28,10 +28,13 @@ class Program:
         self.model: Any = self.names["build_model"]()[0]
 
     def captured(self, tokens: list[int]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return queries, keys and values of one sequence as the program computes them [H, T, n], and what attention
-        makes of them before its output matrix [H, T, n] (an empty tensor in the low_rank family)."""
+        """Return queries, keys and values of one sequence as the program computes them [H, T, n], and what is seen.
+
+        That is what attention makes of them before its output matrix [H, T, n]; an empty tensor in the low_rank family.
+        """
         import torch
 
+        # low_rank's program has a method that makes them; the others call torch's attention with them
         rows: list[Tensor] = []
         model = self.model
         if hasattr(model, "queries_keys_values"):
@@ -49,20 +52,16 @@ class Program:
         functions = self.names["F"]
 
         def attend(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
-            rows.extend(
-                (
-                    q[0],
-                    k[0],
-                    v[0],
-                    functions.scaled_dot_product_attention(q, k, v, **options),
-                )
-            )
-            return rows[-1]
+            seen: Tensor = functions.scaled_dot_product_attention(q, k, v, **options)
+            rows.extend([q[0], k[0], v[0], seen[0]])
+            return seen
 
+        # the program's own name for torch's functions, and not torch's: others use these meanwhile
         self.names["F"] = SimpleNamespace(**vars(functions) | {"scaled_dot_product_attention": attend})
         self._run(tokens)
         self.names["F"] = functions
-        return rows[0], rows[1], rows[2], rows[3][0]
+        q, k, v, seen = rows
+        return q, k, v, seen
 
     def _run(self, tokens: list[int]) -> None:
         import torch

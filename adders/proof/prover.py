@@ -3,11 +3,11 @@
 All earlier digits being right, digit k is asked for at a token that the two numbers decide. For each such token
 and each sum of column k with its carry, attention's channels lie in a box: their exact extremes over all pairs,
 float32's roundings included (columns.py). On the box the right token must win by more than the roundings
-that follow (gaps.py). A box that does not decide is halved; a case that still does not is split by what one more
+that follow (gaps.py). A box that does not decide is halved; a case that halving leaves open is split by what one more
 column holds.
 
-A query's cases are all accounted for, or the verdict is UNDECIDED: each digit's decided cases must have all pairs,
-counted in whole numbers (`Prover.left`), and a number that is lost ends the proof (Lost).
+The decided cases of each digit must have all pairs, counted in whole numbers (`Prover.left`), or the verdict is
+UNDECIDED. A number that is lost ends the proof (Lost).
 
 Axes: N case, R channel, V vocabulary, J column, S state.
 """
@@ -30,6 +30,7 @@ from adders.proof.columns import (
     Ints,
     Sums,
     first_cases,
+    in_portions,
     longest,
     numbers,
     pairs_of,
@@ -63,11 +64,11 @@ Predicate = Callable[[Array, Array, Ints], Flags]
 Watch = Callable[[int, int], None]
 TIME = "time"
 HALVINGS = 16
-"""Of a box of one channel; a box of several is halved less, for its cases are split."""
-AT_ONCE = 500
-"""Cases that are bounded together."""
+"""Of a box of one channel."""
+HALVINGS_OF_SEVERAL = 2
+"""Of a box of several channels: its cases are split instead, which narrows all of them."""
 MOST_BOXES = 2_000
-"""That are halved together, as those are whose tokens tie."""
+"""Boxes that are halved together at most: where two tokens tie, halving leaves ever more."""
 RUN = 40
 """Candidates that are run through the program at most."""
 PROBES = 7
@@ -135,6 +136,7 @@ def prove(
     """
 
     def at(level: Machine) -> Proof:
+        # a number that is lost proves nothing, and refutes nothing: the verdict stays UNDECIDED
         try:
             with no_lost_numbers():
                 return Prover(spec, theta_P, level, digits, limit_s).run(watch)
@@ -142,26 +144,35 @@ def prove(
             return Proof(level.name, digits, open=[Open(0, 0, 0, str(lost))])
 
     proof = at(machine or ANY)
-    has_time = not any(o.reason == TIME for o in proof.open)
-    if machine is None and proof.verdict == UNDECIDED and has_time and ties_of(spec)[0].family != "rope":
+    has_time = all(left.reason != TIME for left in proof.open)
+    family = ties_of(spec)[0].family
+    # what the rope family's program computes on the way cannot be taken from its run (here.py)
+    if machine is None and proof.verdict == UNDECIDED and has_time and family != "rope":
         proof = at(HERE)
-    if proof.verdict == UNDECIDED and (wrong := _some_wrong(spec, theta_P, digits)):
-        proof.verdict, proof.wrong = COUNTEREXAMPLE, [wrong]
+    if proof.verdict == UNDECIDED:
+        wrong = _some_wrong(spec, theta_P, digits)
+        if wrong:
+            proof.verdict = COUNTEREXAMPLE
+            proof.wrong = [wrong]
     return proof
 
 
 def _some_wrong(spec: Spec, theta_P: Tensor, digits: int) -> Wrong | None:
-    """Return a pair that the exported program adds wrongly, of one pair drawn from each of the coarsest cases."""
-    draws, pairs = np.random.default_rng(PROBES), set[tuple[int, int]]()
+    """Draw a pair from each of the coarsest cases; return one that the exported program adds wrongly, if any."""
+    draws = np.random.default_rng(PROBES)
+    pairs = set[tuple[int, int]]()
     is_difference = spec.task != ADDITION
     for k in range(COLUMNS + 1):
         for token in range(10):
             cases = first_cases(k, token, digits, is_difference)
+            # the longest path by random costs is a random pair of the case
             _, states = longest(draws.random((COLUMNS, len(STATES), len(cases))), cases)
             pairs |= {numbers(row, is_difference) for row in states}
     program = Program(spec, theta_P)
+    # batches decode fast, and not to the bit as the program does: its word counts
     for a, b, _ in failures(spec, theta_P, sorted(pairs))[:RUN]:
-        if (answer := program.add(a, b)) != spec.task.value(a, b):
+        answer = program.add(a, b)
+        if answer != spec.task.value(a, b):
             return Wrong(a, b, answer)
     return None
 
@@ -169,16 +180,18 @@ def _some_wrong(spec: Spec, theta_P: Tensor, digits: int) -> Wrong | None:
 def worst_pairs(spec: Spec, theta_P: Tensor) -> list[tuple[float, int, int, int]]:
     """Return (margin in logits, digit, a, b) of pairs at the ends of all cases, the smallest margin first.
 
-    Raises ValueError where the family is not known, Lost (one too) where numbers are.
+    Raises ValueError where the family is not known, and Lost, a ValueError too, where numbers are lost.
     """
     rows = set()
     with no_lost_numbers():
         prover = Prover(spec, theta_P, ANY, COLUMNS, float("inf"))
         for query in prover.queries():
             cases = query.first_cases()
-            for states in query.extremes(cases)[2]:
+            _, _, ends = query.extremes(cases)
+            for states in ends:
                 margins = query.margins(states, cases.right)
-                rows |= {(float(m), query.query.k, *numbers(row)) for m, row in zip(margins, states, strict=True)}
+                for margin, row in zip(margins, states, strict=True):
+                    rows.add((float(margin), query.query.k, *numbers(row)))
     return sorted(rows)
 
 
@@ -189,7 +202,8 @@ class Prover:
         self.start = time.process_time()
         self.end = self.start + limit_s
         self.machine = machine
-        self.program, self.value = Program(spec, theta_P), spec.task.value
+        self.program = Program(spec, theta_P)
+        self.value = spec.task.value
         self.net: Net = view(spec, theta_P, machine)
         self.attention = Attention(self.net, machine)
         if machine == HERE:
@@ -199,22 +213,30 @@ class Prover:
         self.left = [pairs_of(digits, self.net.is_difference)] * self.net.steps
         """The number of pairs of which each digit is not decided."""
         self.candidates: list[tuple[float, tuple[int, int]]] = []
+        """Pairs that real numbers add wrongly, each behind its margin."""
 
     def queries(self) -> Iterator[QueryProver]:
+        """Yield what is to be proved: each digit, asked for at each token that can stand before it."""
         for k in range(self.net.steps):
             for query in self.attention.ask(k):
                 yield QueryProver(self, query)
 
     def run(self, watch: Watch) -> Proof:
-        proof, queries = self.proof, list(self.queries())
+        """Return the proof. `watch` gets how many steps are done, and of how many."""
+        proof = self.proof
+        queries = list(self.queries())
+        steps = 2 * len(queries)
         for n, query in enumerate(queries):
             query.begin()
-            watch(n + 1, 2 * len(queries))
+            watch(n + 1, steps)
+        # All coarse cases first, which is fast, and then the slow ones.
+        # Most wrong nets show it at the ends of cases, before any box is halved
         self._run_candidates()
-        for n, query in enumerate(queries if not proof.wrong else ()):
-            query.decide()
-            watch(len(queries) + n + 1, 2 * len(queries))
-        self._run_candidates()
+        if not proof.wrong:
+            for n, query in enumerate(queries):
+                query.decide()
+                watch(len(queries) + n + 1, steps)
+            self._run_candidates()
         if proof.wrong:
             proof.verdict = COUNTEREXAMPLE
         elif not (any(self.left) or self.candidates):
@@ -225,7 +247,7 @@ class Prover:
     def _run_candidates(self) -> None:
         """Run the pairs that should be wrong through the program, the worst first, until one is."""
         self.candidates.sort()
-        for _, (a, b) in self.candidates[:RUN] if not self.proof.wrong else ():
+        for _, (a, b) in self.candidates[:RUN]:
             answer = self.program.add(a, b)
             if answer != self.value(a, b):
                 self.proof.wrong.append(Wrong(a, b, answer))
@@ -236,13 +258,16 @@ class QueryProver:
     """One query of a net: where digit k is asked for, at one token."""
 
     def __init__(self, prover: Prover, query: Query):
-        self.prover, self.query, self.proof = prover, query, prover.proof
+        self.prover = prover
+        self.query = query
+        self.proof = prover.proof
         net = self.net = prover.net
         self.sums = [Sums(net, query, h) for h in range(net.heads)]
         self.gaps = Gaps(net, query, prover.machine)
         self.channels = net.channels.shape[1]
 
     def first_cases(self) -> Cases:
+        """Return the coarsest cases of this query."""
         return first_cases(self.query.k, self.query.token, self.proof.digits, self.net.is_difference)
 
     def begin(self) -> None:
@@ -251,16 +276,17 @@ class QueryProver:
 
     def decide(self) -> None:
         """Halve boxes and split cases until all is decided or the time is up."""
-        todo, boxed = list[Cases](), self.boxed
+        todo = list[Cases]()
+        boxed = self.boxed
         while True:
             cases, low, high, right = boxed
             decided = right.copy()
             decided[right] = self.halved(self.wins, low[right], high[right], cases.right[right])
             self.prover.left[self.query.k] -= cases.pairs[decided].sum()
-            remaining = np.flatnonzero(right & ~decided)
-            children, stuck = split_cases(self.sums, cases[remaining])
+
+            children, stuck = split_cases(self.sums, cases[np.flatnonzero(right & ~decided)])
             self._leave(len(stuck), "no case is left to split")
-            todo += [children[i : i + AT_ONCE] for i in range(0, len(children), AT_ONCE)]
+            todo += in_portions(children)
             if time.process_time() > self.prover.end:
                 self._leave(sum(map(len, todo)), TIME)
                 return
@@ -269,6 +295,7 @@ class QueryProver:
             boxed = self._boxes(todo.pop())
 
     def _leave(self, cases: int, reason: str) -> None:
+        """Note how many cases stay open, and why."""
         if cases:
             self.proof.open.append(Open(self.query.k, self.query.token, cases, reason))
 
@@ -279,13 +306,17 @@ class QueryProver:
         return cases, low, high, self._right_at(ends, low, high, cases)
 
     def extremes(self, cases: Cases) -> tuple[Array, Array, list[Ints]]:
-        """Return the boxes of cases [N, R], and the inputs at their ends [N, J]."""
+        """Return the boxes of cases, from low to high [N, R], and the inputs at their ends [N, J].
+
+        The ends are those of each channel, the high one first, and of each head.
+        """
         low, high = np.zeros((2, len(cases), self.channels))
         ends = []
         for r in range(self.channels):
             for sign, side in ((1.0, high), (-1.0, low)):
                 direction = np.zeros(self.channels)
                 direction[r] = sign
+                # Heads are bounded one by one, so with several a box may be larger than what all of them reach
                 total = np.full(len(cases), self.query.loss[r])
                 for sums in self.sums:
                     value, states = sums.highest(direction, cases)
@@ -298,38 +329,42 @@ class QueryProver:
     def _rivals(self, right: Ints) -> Flags:
         """Return True for the tokens that may not win [N, V]."""
         rivals: Flags = np.arange(self.net.vocabulary)[None] != right[:, None]
-        if self.query.k > COLUMNS:  # a token that is no digit from 1 to 9 leaves the number as it is
+        # a token that is no digit from 1 to 9 leaves the number as it is
+        if self.query.k > COLUMNS:
             rivals[:, 0] = rivals[:, 10:] = False
         elif self.query.k == COLUMNS:
             rivals[right == 0, 10:] = False
         return rivals
 
     def _right_at(self, ends: list[Ints], low: Array, high: Array, cases: Cases) -> Flags:
-        """Return True for cases whose ends are right by more than roundings [N]; note the rest and the margin.
+        """Return True for cases whose ends are right by more than roundings [N]; note the margin, and the other cases.
 
-        No splitting helps where an end is not. With one head, float32 may reach the very end of a box there.
+        No splitting helps a case with an end that is not: some case has that input. With one head, float32 may reach
+        the very end of a box there, so the box's own end is looked at.
         """
         rivals = self._rivals(cases.right)
         sure: Flags = np.ones(len(cases), dtype=bool)
+        # an end is a box of one point, which no halving makes smaller
         for n, states in enumerate(ends):
             channels = self._channels(states)
             self._note(self.margins(states, cases.right), states)
             if len(self.sums) == 1:
-                side, r = (high, low)[n % 2], n // 2
-                channels[:, r] = side[:, r]
+                r, is_low = divmod(n, 2)
+                channels[:, r] = (low if is_low else high)[:, r]
             bounds = self.gaps.over(channels, channels, cases.right)
             sure &= (~rivals | (bounds.low > bounds.loss)).all(1)
         self._leave(int((~sure).sum()), "rounding")
         return sure
 
     def margins(self, states: Ints, right: Ints) -> Array:
-        """Return how far the right tokens' logits exceed the next ones, of inputs given as states [N]."""
+        """Return how far the right tokens' logits exceed the next ones [N], of inputs given as states [N, J]."""
         gaps, scale = self.gaps.at(self._channels(states), right)
-        margins: Array = np.where(self._rivals(right), gaps / scale[:, None], np.inf).min(1)
+        logits = gaps / scale[:, None]
+        margins: Array = np.where(self._rivals(right), logits, np.inf).min(1)
         return margins
 
     def _channels(self, states: Ints) -> Array:
-        """Return the real channels of inputs [N, R]."""
+        """Return the real channels [N, R] of inputs, given as states [N, J]."""
         total = np.zeros((len(states), self.channels))
         for sums in self.sums:
             numerators, denominators = sums.of(states)
@@ -339,37 +374,49 @@ class QueryProver:
     def _note(self, margins: Array, states: Ints) -> None:
         """Keep the smallest margin and the candidates for wrong answers."""
         proof = self.proof
+        # three of each end are enough: only RUN of all queries' candidates are run
         for i in np.argsort(margins)[:3]:
-            margin, pair = float(margins[i]), numbers(states[i], self.net.is_difference)
+            margin = float(margins[i])
+            pair = numbers(states[i], self.net.is_difference)
             if margin < proof.margin:
-                proof.margin, proof.pair, proof.digit = margin, pair, self.query.k
+                proof.margin = margin
+                proof.pair = pair
+                proof.digit = self.query.k
             if margin < 0:
                 self.prover.candidates.append((margin, pair))
 
     def halved(self, holds: Predicate, low: Array, high: Array, right: Ints) -> Flags:
-        """Return True for boxes on which a predicate holds [N]; where it does not, halves are asked."""
+        """Return True for boxes from low to high, on all of which `holds` is true [N].
+
+        Where it is not true of a box, its halves along the widest side are asked, and so on.
+        """
         whole: Flags = np.ones(len(low), dtype=bool)
-        owner, halvings = np.arange(len(low)), HALVINGS if self.channels == 1 else 2
+        owner = np.arange(len(low))
+        halvings = HALVINGS if self.channels == 1 else HALVINGS_OF_SEVERAL
         for depth in range(halvings + 1):
-            good = holds(low, high, right[owner])
-            owner, low, high = owner[~good], low[~good], high[~good]
+            is_open = ~holds(low, high, right[owner])
+            owner = owner[is_open]
+            low = low[is_open]
+            high = high[is_open]
             if not len(owner) or depth == halvings or len(owner) > MOST_BOXES:
                 break
-            side, rows = (high - low).argmax(1), np.arange(len(owner))
+            rows = np.arange(len(owner))
+            side = (high - low).argmax(1)
             middle = 0.5 * (low + high)[rows, side]
-            upper, lower = low.copy(), high.copy()
-            upper[rows, side] = lower[rows, side] = middle
-            owner, low, high = (
-                np.tile(owner, 2),
-                np.concatenate([low, upper]),
-                np.concatenate([lower, high]),
-            )
+            from_middle = low.copy()
+            to_middle = high.copy()
+            from_middle[rows, side] = to_middle[rows, side] = middle
+            owner = np.tile(owner, 2)
+            low = np.concatenate([low, from_middle])
+            high = np.concatenate([to_middle, high])
         whole[owner] = False
         return whole
 
     def wins(self, low: Array, high: Array, right: Ints) -> Flags:
         """Return True for boxes on which the right token wins [N]."""
-        bounds, rivals = self.gaps.over(low, high, right), self._rivals(right)
+        bounds = self.gaps.over(low, high, right)
+        rivals = self._rivals(right)
+        # a bound that is no number is larger than nothing, so it decides nothing
         good: Flags = np.all(~rivals | (bounds.low > bounds.loss), axis=1)
         self.proof.boxes += len(low)
         if good.any():
@@ -381,7 +428,9 @@ class QueryProver:
         """Return True for boxes on which one other token, the likeliest in the middle, wins [N]."""
         rivals = self._rivals(right)
         gaps, _ = self.gaps.at(0.5 * (low + high), right)
+        # one rival is asked, as a box with two of them is halved until one wins
         rival = np.where(rivals, gaps, np.inf).argmin(1)
+        # it need only beat the tokens that would be right: which of the wrong ones wins is no matter
         bounds = self.gaps.over(low, high, rival)
         lost: Flags = np.all(rivals | (bounds.low > bounds.loss), axis=1)
         return lost

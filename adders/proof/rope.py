@@ -42,33 +42,31 @@ READ = PROMPT + STEPS - 1
 def view(spec: Rope, w: Tensors) -> Net:
     """Return the view of a net whose tensors w are float32 numbers."""
     w = {name: _wide(spec, name, tensor) for name, tensor in w.items()}
-    table, norms = _table(spec, w), _norms(spec, w)
-    shape = (READ, DIGITS, spec.width)
-    residual = Approx(table.value[None], table.error[None]).broadcast(shape)
-    if spec.sine_input:  # the table's third dimension is 0
-        residual = concatenate(
-            [
-                residual[..., :2],
-                _ramp().broadcast(shape[:2])[..., None],
-                residual[..., 3:],
-            ]
-        )
+    table = _table(spec, w)
+    norms = _norms(spec, w)
+    residual = table[None].broadcast((READ, DIGITS, spec.width))
+    if spec.sine_input:
+        # the table's third dimension is 0
+        ramp = _ramp().broadcast((READ, DIGITS))[..., None]
+        residual = concatenate([residual[..., :2], ramp, residual[..., 3:]])
     q, k, v = _projections(spec, w)
     read = normed(residual, norms[0], ANY).value
+
+    # a dimension that is 0 at all tokens and places takes no part, so it is left out of what values can be
     inputs = (np.abs(residual.value) > 0).any((0, 1))
-    first = Chain(Approx(v * inputs).T)
-    heads = Chain(Approx(np.tile(first.matrix, spec.heads)))
+    seen = v * inputs
+    # all heads have the same values
+    values = Chain(Approx(np.tile(seen.T, spec.heads)))
     if spec.rank1_out:
-        out, channels, writes = (
-            Chain(Approx(w["o_A"]), Approx(w["o_B"])),
-            w["o_A"],
-            w["o_B"],
-        )
+        channels = w["o_A"]
+        writes = w["o_B"]
+        out = Chain(Approx(channels), Approx(writes))
     else:
         matrix = q if spec.tie_oq else w["o"].T
-        basis, _ = np.linalg.qr(v * inputs)
+        basis, _ = np.linalg.qr(seen)
         reach = np.kron(np.eye(spec.heads), basis @ basis.T)
-        out, (channels, writes) = Chain(Approx(matrix)), factors(matrix, reach)
+        out = Chain(Approx(matrix))
+        channels, writes = factors(matrix, reach)
     fc1, fc2 = _mlp(spec, w)
     return Net(
         steps=STEPS,
@@ -82,7 +80,7 @@ def view(spec: Rope, w: Tensors) -> Net:
         norms=norms,
         query=Chain(Approx(q.T)),
         key=Chain(k.T),
-        value=heads,
+        value=values,
         turned=_turned(spec, w, read, q, k),
         scale=0.5,
         out=out,
@@ -99,10 +97,13 @@ def view(spec: Rope, w: Tensors) -> Net:
 
 
 def _wide(spec: Rope, name: str, tensor: Array) -> Array:
-    """Return a tensor with zeros for the dimensions that are left out of it."""
+    """Return a tensor with zeros for the dimensions of the residual that are left out of it."""
     if name in ("q", "k", "kv", "v", "norm1", "norm3"):
-        return np.pad(tensor, [(0, 0)] * (tensor.ndim - 1) + [(0, spec.width - tensor.shape[-1])])
-    return np.pad(tensor, ((0, spec.width - len(tensor)), (0, 0))) if name == "down" else tensor
+        left_out = spec.width - tensor.shape[-1]
+        return np.pad(tensor, [(0, 0)] * (tensor.ndim - 1) + [(0, left_out)])
+    if name == "down":
+        return np.pad(tensor, ((0, spec.width - len(tensor)), (0, 0)))
+    return tensor
 
 
 def _table(spec: Rope, w: Tensors) -> Approx:
@@ -112,22 +113,31 @@ def _table(spec: Rope, w: Tensors) -> Approx:
     constants = single([spec.arc_radius, spec.arc_start, spec.arc_stride])
     radius, start, stride = w.get("arc", constants)
     product = stride * np.arange(float(DIGITS))
-    sine, cosine = sincos(one_of(single(start + single(product)), single(start + product)))
-    size, flat = Approx(np.full(DIGITS, radius)), Approx(np.zeros(DIGITS))
-    return stack([cosine * size, sine * size, *[flat] * (spec.width - 2)])
+    # the sum may be fused with the product, which is not rounded then
+    angle = one_of(single(start + single(product)), single(start + product))
+    sine, cosine = sincos(angle)
+    size = Approx(np.full(DIGITS, radius))
+    flat = [Approx(np.zeros(DIGITS))] * (spec.width - 2)
+    return stack([cosine * size, sine * size, *flat])
 
 
 def _ramp() -> Approx:
     """Return the third input of each position [T, 1]."""
     index = np.arange(float(READ))[:, None]
-    sine, _ = sincos(one_of(single(single(1e-4) * index), single(1e-4 * index)))
+    # a program may have 1e-4 in float32 or in float64
+    angle = one_of(single(single(1e-4) * index), single(1e-4 * index))
+    sine, _ = sincos(angle)
     return sine
 
 
 def _norms(spec: Rope, w: Tensors) -> tuple[Norm, Norm, Norm]:
     """Return the norms before attention, before the MLP and at the end."""
-    names = ("norm",) * 3 if spec.shared_norms else ("norm12", "norm12", "norm3")
-    names = names if spec.shared_norms or spec.shared_block_norms else ("norm1", "norm2", "norm3")
+    if spec.shared_norms:
+        names = ["norm"] * 3
+    elif spec.shared_block_norms:
+        names = ["norm12", "norm12", "norm3"]
+    else:
+        names = ["norm1", "norm2", "norm3"]
     first, second, third = (Norm(Approx(w[name]), eps=EPS) for name in names)
     return first, second, third
 
@@ -140,54 +150,66 @@ def _projections(spec: Rope, w: Tensors) -> tuple[Array, Approx, Array]:
         k = _turn(Approx(q.T), Approx(angle), spec.half_split).T
     elif spec.scaled_k:
         k = rounded(w["k_scale"] * q, 0.0)
+    elif spec.tie_qk:
+        k = Approx(q)
     else:
-        k = Approx(q if spec.tie_qk else w["kv" if spec.tie_kv else "k"])
-    return q, k, q if spec.tie_vq else k.value if spec.tie_kv else w["v"]
+        k = Approx(w["kv" if spec.tie_kv else "k"])
+    if spec.tie_vq:
+        return q, k, q
+    return q, k, k.value if spec.tie_kv else w["v"]
 
 
 def _turned(spec: Rope, w: Tensors, read: Approx, q: Array, k: Approx) -> tuple[Approx, Approx]:
     """Return queries and keys of each position and token [T, V, H · N], normed and turned."""
+    # numbers that are frozen stand behind those that are trained
     shared = w.get("qk_norm", np.zeros(0))
     if spec.fixed_qk_norm:
         shared = np.concatenate([shared, single([spec.qk_norm_1, spec.qk_norm_2, spec.qk_norm_3])])
     weights = (shared, shared) if spec.shared_qk_norm else (w["q_norm"], w["k_norm"])
+    # the first pair of a head turns by the position's index, the second one more slowly
     speed = spec.rope_base**-0.5
     is_rounded = single(spec.rope_base) != spec.rope_base
     index = Approx(np.arange(float(READ))[:, None])
-    other = index * Approx([[speed]], (ANY.power + is_rounded) * U * speed)
-    angle = concatenate([index, other])
-    parts = []
-    for matrix, weight in zip((Approx(q), k), weights, strict=True):
+    slower = index * Approx([[speed]], (ANY.power + is_rounded) * U * speed)
+    angle = concatenate([index, slower])[:, None, None]
+
+    def turned(matrix: Approx, weight: Array) -> Approx:
         rows = Linear(matrix.T)(read)
-        split = Approx(*(part.reshape(*part.shape[:2], -1, HEAD) for part in (rows.value, rows.error)))
-        scaled = normed(split, Norm(Approx(weight), eps=EPS), ANY).value
-        turned = _turn(
-            scaled,
-            Approx(angle.value[:, None, None], angle.error[:, None, None]),
-            spec.half_split,
-        )
-        count = 1 if turned.value.shape[2] == spec.heads else spec.heads
-        flat = (np.tile(part.reshape(*part.shape[:2], -1), count) for part in (turned.value, turned.error))
-        parts.append(Approx(*flat))
-    return parts[0], parts[1]
+        by_head = rows.moved(lambda part: part.reshape(*part.shape[:2], -1, HEAD))
+        scaled = normed(by_head, Norm(Approx(weight), eps=EPS), ANY).value
+        result = _turn(scaled, angle, spec.half_split)
+        # one head's keys are those of all heads
+        count = spec.heads // result.value.shape[2]
+        return result.moved(lambda part: np.tile(part.reshape(*part.shape[:2], -1), count))
+
+    return turned(Approx(q), weights[0]), turned(k, weights[1])
 
 
 def _turn(x: Approx, angle: Approx, half_split: bool) -> Approx:
     """Turn pairs of the last axis by angles: (0, 1), (2, 3), or (0, 2), (1, 3) of four."""
-    half = x.value.shape[-1] // 2
-    a, b = (x[..., :half], x[..., half:]) if half_split else (x[..., ::2], x[..., 1::2])
+    if half_split:
+        half = x.value.shape[-1] // 2
+        a = x[..., :half]
+        b = x[..., half:]
+    else:
+        a = x[..., ::2]
+        b = x[..., 1::2]
     sine, cosine = sincos(angle)
-    first, second = a * cosine + Approx(-b.value, b.error) * sine, a * sine + b * cosine
+    minus_b = Approx(-b.value, b.error)
+    first = a * cosine + minus_b * sine
+    second = a * sine + b * cosine
     if half_split:
         return concatenate([first, second])
-    pairs = stack([first, second])
-    return Approx(*(part.reshape(x.value.shape) for part in (pairs.value, pairs.error)))
+    return stack([first, second]).moved(lambda part: part.reshape(x.value.shape))
 
 
 def _mlp(spec: Rope, w: Tensors) -> tuple[Chain, Chain]:
     """Return gates and first layer side by side [D, 2 F], and the second layer [F, D]."""
     up = Approx(w["up"])
-    gate = rounded(w["gate_scale"] * w["up"], 0.0) if spec.tie_gate else Approx(w["gate"])
+    if spec.tie_gate:
+        gate = rounded(w["gate_scale"] * w["up"], 0.0)
+    else:
+        gate = Approx(w["gate"])
     fc1 = Chain(concatenate([gate.T, up.T]))
     if spec.turned_down:
         angle = w.get("down_angle", single([spec.first_down_angle]))

@@ -9,7 +9,7 @@ Values are float64; their own rounding is covered by `SLACK`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -35,11 +35,11 @@ SLACK = 1e-14
 
 @dataclass(frozen=True)
 class Machine:
-    """Bounds of the errors of elementary functions, in roundings: halves of a result's last place, or u."""
+    """Bounds of the errors of elementary functions, in u or in roundings: halves of a result's last place."""
 
     name: str
     exp: float
-    """Of softmax's exp, relative, in u; with the products of a softmax whose largest score is found on the way."""
+    """Of softmax's exp, relative, in u. Products of a softmax that finds its largest score on the way are included."""
     shift: float
     """Of an argument of exp, in u of its distance from the largest."""
     rsqrt: float
@@ -48,7 +48,7 @@ class Machine:
     gelu: float
     """|error of GELU(x)| <= (gelu_argument |x| + gelu |GELU(x)|) u."""
     silu: float
-    """Of x / (1 + exp -x), and times a number, relative, in u: exp's, and four roundings."""
+    """Of x / (1 + exp -x) times a number, relative, in u: exp's error, and four roundings."""
     trig: float
     """Of sin and cos, in roundings."""
     power: float
@@ -67,10 +67,10 @@ class Lost(ValueError):
 
 @contextmanager
 def no_lost_numbers() -> Iterator[None]:
-    """Raise Lost where float64 divides by 0, overflows or has no number. Numbers that are too small become 0: weights,
-    which `require_weight` keeps in sight, and products beside which an error of TINY or relative to more is granted.
-    """
+    """Raise Lost where float64 divides by 0, overflows or has no number."""
     try:
+        # Numbers that are too small become 0. Where these are weights, `require_weight` sees it; where they are
+        # products, an error is granted beside them that is larger: TINY, or relative to something larger.
         with np.errstate(all="raise", under="ignore"):
             yield
     except FloatingPointError as error:
@@ -84,7 +84,8 @@ def require_finite(*parts: Array) -> None:
 
 
 def require_weight(least: float) -> None:
-    """Raise Lost unless all sums of weights are as large as that, and float64 knows it."""
+    """Raise Lost unless `least`, a lower bound of a sum of weights, is large enough for float64."""
+    # `not >`, so that no number is Lost as well
     if not least > LEAST_WEIGHT:
         raise Lost("a sum of weights is lost in float64")
 
@@ -96,28 +97,35 @@ def require_range(size: Array) -> None:
 
 
 def rounding(size: Array | float) -> Array:
-    """Return the largest error of one rounding of numbers up to `size`, or a little more: half of their last place."""
+    """Bound the error of one rounding of numbers up to `size`: half of their last place, or a little more."""
     size = np.asarray(size) * SUMMED
     require_range(size)
-    _, exponent = np.frexp(size)
+    _, exponent = np.frexp(size)  # size < 2^exponent
     half: Array = np.ldexp(U, exponent - 1) * (size > 0) + TINY
     return half
 
 
 def relative(size: Array) -> Array:
-    """Return the largest error of one rounding of numbers up to `size`, were they multiplied by any number."""
+    """Bound the error of one rounding of numbers up to `size` that are rounded when multiplied by another number.
+
+    Their last place is not known then, so a rounding is taken to be as large as it can be, u of the number.
+    """
     require_range(size)
     return U * SUMMED * size + TINY
 
 
 def gamma(roundings: Array | float) -> Array:
     """Return the relative error of a product of so many factors (1 + δ), |δ| <= u."""
+    # n u / (1 - n u): Higham, Accuracy and Stability of Numerical Algorithms (2002), lemma 3.1
     steps = np.asarray(roundings, dtype=np.float64) * U
     return steps / (1 - steps)
 
 
 class Approx:
-    """Real values, and a bound of float32's error in each."""
+    """Real values, and a bound of float32's error in each.
+
+    An operation adds its operands' errors and its own rounding.
+    """
 
     def __init__(self, value: object, error: object = 0.0):
         self.value: Array = np.asarray(value, dtype=np.float64)
@@ -135,30 +143,39 @@ class Approx:
         return rounded(self.value + o.value, self.error + o.error)
 
     def __mul__(self, o: Approx) -> Approx:
+        # x'y' - xy = x'(y' - y) + (x' - x) y
         error = self.size * o.error + np.abs(o.value) * self.error
         return rounded(self.value * o.value, error)
 
     @property
     def T(self) -> Approx:
-        return Approx(self.value.T, self.error.T)
+        return self.moved(np.transpose)
 
     def broadcast(self, shape: Sequence[int]) -> Approx:
-        return Approx(np.broadcast_to(self.value, shape), np.broadcast_to(self.error, shape))
+        return self.moved(lambda part: np.broadcast_to(part, shape))
+
+    def moved(self, move: Callable[[Array], Array]) -> Approx:
+        """Apply what only moves numbers, and computes none, to values and errors."""
+        return Approx(move(self.value), move(self.error))
 
 
 def rounded(value: Array, error: Array | float, roundings: float = 1) -> Approx:
     """Return a result with the error of its operands and that of so many roundings."""
+    # later roundings are of results that earlier ones may have made larger
     size = (np.abs(value) + error) * (1 + roundings * 2 * U)
     return Approx(value, error + roundings * rounding(size) + SLACK * size)
 
 
 def concatenate(parts: Sequence[Approx], axis: int = -1) -> Approx:
-    return Approx(*(np.concatenate([getattr(p, name) for p in parts], axis) for name in ("value", "error")))
+    """Concatenate along an axis that the parts have."""
+    values = [part.value for part in parts]
+    errors = [part.error for part in parts]
+    return Approx(np.concatenate(values, axis), np.concatenate(errors, axis))
 
 
 def stack(parts: Sequence[Approx]) -> Approx:
     """Stack along a new last axis."""
-    return Approx(*(np.stack([getattr(p, name) for p in parts], -1) for name in ("value", "error")))
+    return concatenate([part[..., None] for part in parts])
 
 
 def single(value: object) -> Array:
@@ -168,23 +185,22 @@ def single(value: object) -> Array:
 
 
 def one_of(*results: Array) -> Approx:
-    """Return a result that is one of a few float32 numbers, elementwise: the ways of an expression to be rounded."""
-    low, high = np.minimum.reduce(results), np.maximum.reduce(results)
+    """Cover float32 numbers, elementwise, of which an expression has one, by the way in which it is rounded."""
+    low = np.minimum.reduce(results)
+    high = np.maximum.reduce(results)
     middle = 0.5 * (low + high)
     return Approx(middle, 0.5 * (high - low) + SLACK * np.abs(middle))
 
 
 def sincos(angle: Approx) -> tuple[Approx, Approx]:
     """Return sine and cosine, as good as any machine has them."""
-    parts = []
-    for value in (np.sin(angle.value), np.cos(angle.value)):
-        parts.append(
-            Approx(
-                value,
-                angle.error + ANY.trig * rounding(np.abs(value) + angle.error) + SLACK,
-            )
-        )
-    return parts[0], parts[1]
+
+    def computed(value: Array) -> Approx:
+        # both slopes are 1 at most, so the angle's error is no larger in them
+        error = angle.error + ANY.trig * rounding(np.abs(value) + angle.error) + SLACK
+        return Approx(value, error)
+
+    return computed(np.sin(angle.value)), computed(np.cos(angle.value))
 
 
 class Linear:
@@ -196,21 +212,25 @@ class Linear:
     def __init__(self, matrix: Approx):
         self.matrix = matrix
         self.size: Array = matrix.size
+        # a power of two has the mantissa 0.5
         mantissa, _ = np.frexp(self.size)
         self.products = (matrix.error > 0) | ((self.size > 0) & (mantissa != 0.5))
         self.sums: Array = np.maximum((self.size > 0).sum(0) - 1, 0)
 
     def __call__(self, x: Approx) -> Approx:
-        value = x.value @ self.matrix.value
-        return Approx(value, x.error @ np.abs(self.matrix.value) + self.local(x.size))
+        matrix = self.matrix.value
+        error = x.error @ np.abs(matrix) + self.local(x.size)
+        return Approx(x.value @ matrix, error)
 
     def local(self, size: Array, bias: Array | float = 0.0) -> Array:
         """Return the error that this map adds, for x up to `size`. bias: one more term of the sum."""
         terms = size[..., None] * self.size
         total = terms.sum(-2) + np.abs(bias)
-        rounded = (rounding(terms) * self.products).sum(-2) + len(self.size) * TINY
-        rounded = rounded + (self.sums + (np.abs(bias) > 0)) * rounding(total)
-        return np.asarray((rounded + size @ self.matrix.error) * SUMMED + SLACK * total)
+        # in any order, no partial sum is larger than the sum of sizes
+        additions = self.sums + (np.abs(bias) > 0)
+        lost = (rounding(terms) * self.products).sum(-2) + len(self.size) * TINY
+        lost = lost + additions * rounding(total)
+        return np.asarray((lost + size @ self.matrix.error) * SUMMED + SLACK * total)
 
 
 class Chain:
@@ -236,17 +256,19 @@ class Chain:
         """Return the error that these maps add, for any x up to `size`. bias: one more term of the last sum."""
         error: Array = np.zeros_like(size)
         for linear in self.maps:
-            matrix, last = np.abs(linear.matrix.value), linear is self.maps[-1]
-            error = error @ matrix + linear.local(size + error, bias if last else 0.0)
+            matrix = np.abs(linear.matrix.value)
+            added = bias if linear is self.maps[-1] else 0.0
+            error = error @ matrix + linear.local(size + error, added)
             size = size @ matrix
         return error
 
     def error_along(self, x: Approx, slope: Array, first: Array | float = 0.0) -> tuple[Array, Array]:
-        """Bound |slope · (float32's result - the real one)| where x [..., I] itself is off by `first` at most.
+        """Bound |slope · (float32's result - the real one)|, and return the slope along x [..., I] behind it.
 
-        slope [..., O]. An error counts with the product of all that follows it, so that what cancels there
-        does not count. Returns the bound [...], and the slope along x [..., I].
+        x [..., I] itself is off by `first` at most. slope [..., O]. An error counts with the product of all that
+        follows it, so that what cancels there does not count.
         """
+        # forwards for what each map reads, and backwards for the slope behind it
         inputs = [x]
         for linear in self.maps[:-1]:
             inputs.append(linear(inputs[-1]))

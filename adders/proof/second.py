@@ -1,9 +1,9 @@
 """Does a submission compute what its proof bounds? `python second.py SUBMISSION.py PROOF.json CHECKPOINT [PAIRS]`.
 
 The submission's numbers and code must be those that the proof names. It is run as it is, so look at a stranger's
-first: a proof can name any program. It is asked pairs of numbers of which half carry often, and the proof's own, for
-the logits of a digit of each. Their gaps must lie between the bounds that check.py has for that pair alone. Beside
-check.py it needs torch.
+first: a proof can name any program. It is asked for the logits of one digit of each of many pairs, half of which carry
+often, and of all digits of the proof's own pair. Gaps of logits must lie between the bounds that check.py has for that
+pair alone. Beside check.py it needs torch.
 """
 
 from __future__ import annotations
@@ -25,16 +25,17 @@ try:
 except ImportError:  # as a program, beside it
     import check  # type: ignore[import-not-found,no-redef]
 
-PAIRS, SEED = 10_000, 50
+PAIRS = 10_000
+SEED = 50
 SCALE = 2.0**-15
-"""Relative error of a last norm's scale, which bounds leave out, beside that of what it is the scale of."""
+"""Relative error of a last norm's scale, which bounds leave out, without the error of what it is the scale of."""
 ONE_STATE = {state: check.Column([state]) for state in check.EVERY.states}
 HARD = (0, 1, 4, 5, 8, 9)
-"""Digits that carries are made of."""
-
-
-NAMES, TYPE = ("METADATA", "PROVENANCE"), "dict[str, Any]"
-"""Of the statements that name a submission: variables, and their type."""
+"""Digits whose sums often carry, or would with a carry into their column."""
+NAMES = ("METADATA", "PROVENANCE")
+"""Variables of the statements that name a submission."""
+TYPE = "dict[str, Any]"
+"""Their type."""
 
 
 def program_digest(text: str) -> str:
@@ -47,7 +48,9 @@ def program_digest(text: str) -> str:
     for statement in ast.parse(text).body:
         own = range(statement.lineno - 1, statement.end_lineno or statement.lineno)
         written = "\n".join(lines[n] for n in own if n < len(lines))
-        if is_name(statement) and ast.get_source_segment(text, statement) == written:
+        # a statement that shares a line with another would take that one along
+        has_own_lines = ast.get_source_segment(text, statement) == written
+        if is_name(statement) and has_own_lines:
             left_out.update(own)
     kept = [line for n, line in enumerate(lines) if n not in left_out]
     return hashlib.sha256("\n".join(kept).encode()).hexdigest()
@@ -76,12 +79,14 @@ def scale_of(net: check.Net, last: check.Row) -> Ends:
         return 1.0, 1.0
     least = [max(abs(x.value) - x.radius, 0.0) for x in last]
     most = [x.size for x in last]
-    low, high = (check.inner(ends, ends) / len(last) for ends in (least, most))
+    low = check.inner(least, least) / len(last)
+    high = check.inner(most, most) / len(last)
     return math.sqrt(low + net.eps), math.sqrt(high + net.eps)
 
 
 def is_inside(gap: float, scale: Ends, least: float, most: float) -> bool:
     """True if a gap of logits, times one of its scales, lies from least to most."""
+    # a gap below 0 is least at the largest scale
     low, high = sorted(gap * end for end in scale)
     room = SCALE * max(abs(least), abs(most)) + check.TINY
     return high >= least - room and low <= most + room
@@ -110,8 +115,10 @@ class Reader:
         x, y, z = digits_of(a, b)
         case = []
         for j in range(10):
-            carry = (a % 10**j + b % 10**j) // 10**j
+            below = 10**j
+            carry = (a % below + b % below) // below
             case.append(ONE_STATE[x[j], y[j], carry])
+        # made once: thousands of pairs ask for some hundred queries
         token = z[k - 1] if k else 0
         if (k, token) not in self.queries:
             self.queries[k, token] = check.Query(self.attention, k, token)
@@ -126,9 +133,12 @@ class Reader:
         """
         last, _ = check.last_in(*self.box(a, b, k))
         logits = self.net.logits(last)
-        right, rivals = check.rivals_of(k, digits_of(a, b)[2][min(k, 10)], len(logits))
-        gaps = [(v, logits[right] - logits[v]) for v in rivals]
-        bounds = [(v, gap.value - gap.radius, gap.value + gap.radius) for v, gap in gaps]
+        _, _, answer = digits_of(a, b)
+        right, rivals = check.rivals_of(k, answer[min(k, 10)], len(logits))
+        bounds = []
+        for v in rivals:
+            gap = logits[right] - logits[v]
+            bounds.append((v, gap.value - gap.radius, gap.value + gap.radius))
         return right, bounds, scale_of(self.net, last)
 
 
@@ -143,10 +153,15 @@ def some_pairs(count: int) -> list[tuple[int, int]]:
     result = []
     for i in range(count):
         digits = HARD if i % 2 else range(10)
-        numbers = [draws.choices(digits, k=10) for _ in range(2)]
-        a, b = (sum(d * 10**j for j, d in enumerate(row)) for row in numbers)
+        a = number_of(draws.choices(digits, k=10))
+        b = number_of(draws.choices(digits, k=10))
         result.append((a, b))
     return result
+
+
+def number_of(digits: list[int]) -> int:
+    """Return the number whose digits are these, units first."""
+    return sum(digit * 10**j for j, digit in enumerate(digits))
 
 
 def loaded(text: str, path: Path) -> Any:
@@ -157,15 +172,18 @@ def loaded(text: str, path: Path) -> Any:
 
 
 def compare(reader: Reader, submission: Any, pairs: Iterable[tuple[int, int]], every: bool = False) -> int:
-    """Return how many gaps of logits were compared: of one digit of each pair, or of every one.
+    """Return how many gaps of logits were compared: of one digit of each pair, or (every) of all of them.
 
     Raises Outside for the first that lies outside.
     """
+    # The right answer is fed, so that each digit is asked for behind right ones, as in the proof. One digit of a pair
+    # is enough: there are many pairs, and a bound takes longer than a run.
     model, _ = submission.build_model()
-    draws, compared = random.Random(SEED), 0
+    draws = random.Random(SEED)
+    compared = 0
     for a, b in pairs:
         prompt = submission.encode(a, b)
-        answer = [(a + b) // 10**j % 10 for j in range(11)]
+        _, _, answer = digits_of(a, b)
         with torch.no_grad():
             (rows,) = model(torch.tensor([prompt + answer]))
         steps = range(reader.net.steps)
@@ -190,6 +208,7 @@ def main(submission: str, proof: str, checkpoint: str, count: str = str(PAIRS)) 
         check.margin_of(said["margin"], said["digits"])
         path = Path(submission)
         text = check.content(path).decode().replace("\r\n", "\n")
+        # before anything of it is run
         if said.get("program_sha256") != program_digest(text):
             sys.exit(f"NOT READ: {proof} is a proof of another program than {submission}")
         program = loaded(text, path)

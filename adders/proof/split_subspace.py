@@ -29,24 +29,27 @@ Tensors = dict[str, Array]
 
 def view(spec: SplitSubspace, w: Tensors) -> Net:
     """Return the view of a net whose tensors w are float32 numbers."""
-    tok, pos, heads = spec.tok_dim, spec.pos_dim, spec.heads
-    steps = 12 if spec.vocabulary == 14 else 11
-    table, positions = _token_table(spec, w), _positions(spec, w)
-    shape = (22 + steps - 1, spec.vocabulary)
-    tokens_TVK = Approx(table.value[None], table.error[None]).broadcast((*shape, tok))
-    positions_TVC = Approx(positions.value[: shape[0], None], positions.error[: shape[0], None])
-    residual = concatenate([tokens_TVK, positions_TVC.broadcast((*shape, pos))])
-    shared = np.concatenate([np.zeros((shape[0], tok)), positions.error[: shape[0]]], axis=1)
+    # a vocabulary of 14 has tokens of its own for plus, equals and the end; in one of 10, digit 0 stands there
+    has_delimiters = spec.vocabulary == 14
+    steps = 12 if has_delimiters else 11
+    plus, equals = (10, 11) if has_delimiters else (0, 0)
+    places = 22 + steps - 1
+    table = _token_table(spec, w)
+    positions = _positions(spec, w)[:places]
+    tokens_TVK = table[None].broadcast((places, spec.vocabulary, spec.tok_dim))
+    positions_TVC = positions[:, None].broadcast((places, spec.vocabulary, spec.pos_dim))
+    residual = concatenate([tokens_TVK, positions_TVC])
+    # the position's part is the same at all tokens of a place, and at all three places of a column
+    shared = np.concatenate([np.zeros((places, spec.tok_dim)), positions.error], axis=1)
     query, key, value, scale = _projections(spec, w)
     out, channels, writes = _output(spec, w)
     norm1, norm2, norm3 = (Norm(weight) for weight in _norm_weights(spec, w))
-    plus, equals = (10, 11) if spec.vocabulary == 14 else (0, 0)
     return Net(
         steps=steps,
         fixed=((10, plus), (21, equals)),
         starts=(0, 11, 22),
         units_first=True,
-        heads=heads,
+        heads=spec.heads,
         residual=residual,
         shared=shared,
         alike=True,
@@ -68,77 +71,77 @@ def view(spec: SplitSubspace, w: Tensors) -> Net:
 
 
 def _token_table(spec: SplitSubspace, w: Tensors) -> Approx:
+    """Return token vectors [V, K]."""
     if not spec.arc:
         return Approx(w["tokens"])
+    # one radius, or one per axis
     *radii, start, stride = w["arc"]
     product = stride * np.arange(10.0)
+    # the sum may be fused with the product, which is not rounded then
     angle = one_of(single(start + single(product)), single(start + product))
     sine, cosine = sincos(angle)
-    return stack([cosine * _constant(radii[0]), sine * _constant(radii[-1])])
-
-
-def _constant(value: float, error: float = 0.0) -> Approx:
-    return Approx(np.full(10, value), error)
+    across = Approx(np.full(10, radii[0]))
+    along = Approx(np.full(10, radii[-1]))
+    return stack([cosine * across, sine * along])
 
 
 def _spiral(spec: SplitSubspace, w: Tensors, index: Array) -> Approx:
     """Return points [N, C] on the spiral. What is the same product of the same numbers everywhere is exact."""
     index = single(index)
-    if spec.frozen_spiral:
-        amp, phase, slope, offset = (
-            float(single(spec.spiral_amp)),
-            0.0,
-            float(single(spec.spiral_slope)),
-            0.0,
-        )
-    elif spec.flat_spiral:
-        (amp, phase, offset), slope = w["spiral"], 0.0
-    else:
-        amp, phase, slope, offset = w["spiral"]
-    slope = 0.0 if spec.flat_spiral else slope
     ones = np.ones_like(index)
-    angle, height = (
-        _turn(index, None if spec.frozen_spiral else phase),
-        Approx(single(slope * index)),
-    )
-    if not spec.frozen_spiral:
+    if spec.frozen_spiral:
+        amp = float(single(spec.spiral_amp))
+        slope = 0.0 if spec.flat_spiral else float(single(spec.spiral_slope))
+        angle = _turn(index, None)
+        height = Approx(single(slope * index))
+    else:
+        if spec.flat_spiral:
+            amp, phase, offset = w["spiral"]
+            slope = 0.0
+        else:
+            amp, phase, slope, offset = w["spiral"]
+        angle = _turn(index, phase)
         height = rounded(slope * index, 0.0) + Approx(offset * ones)
     sine, cosine = sincos(angle)
-    radius, flat = Approx(amp * ones), Approx(np.zeros_like(index))
-    return stack([radius * cosine, radius * sine, height, *[flat] * (spec.pos_dim - 3)])
+    radius = Approx(amp * ones)
+    flat = [Approx(0 * ones)] * (spec.pos_dim - 3)
+    return stack([radius * cosine, radius * sine, height, *flat])
 
 
 def _turn(index: Array, phase: float | None) -> Approx:
-    """Return angles of the spiral [N], 2π · index / 10 + phase. A product, by 1 / 10, may be fused with the sum."""
+    """Return angles of the spiral [N], 2π · index / 10 + phase."""
     turns = single(single(2 * math.pi) * index)
     product = turns * single(1 / COLUMNS)
-    ways = single(turns / COLUMNS), single(product)
-    return one_of(*ways) if phase is None else one_of(*ways, product) + Approx(np.full(len(index), phase))
+    # a program may divide, or multiply by 1 / 10
+    ways = [single(turns / COLUMNS), single(product)]
+    if phase is None:
+        return one_of(*ways)
+    # and the sum may be fused with the product, which is not rounded then
+    return one_of(*ways, product) + Approx(np.full(len(index), phase))
 
 
 def _positions(spec: SplitSubspace, w: Tensors) -> Approx:
     """Return position vectors [34, C]."""
     index = np.arange(float(COLUMNS))
     digits = _spiral(spec, w, index) if spec.spiral else Approx(w["digits"])
-    if spec.linear_correction:
-        slope, intercept = w["correction"]
-        factor = rounded(np.full(10, 1 + intercept), 0.0) + rounded(slope * index, 0.0)
-    elif "correction" in w:
-        factor = rounded(1 + w["correction"], 0.0)
     if "correction" in w:
-        digits = digits * Approx(factor.value[:, None], factor.error[:, None]).broadcast(digits.value.shape)
-    learned = {name: Approx(w.get(name, np.zeros(spec.pos_dim))[None]) for name in ("plus", "equals", "z_hi", "eos")}
+        if spec.linear_correction:
+            slope, intercept = w["correction"]
+            factor = rounded(np.full(10, 1 + intercept), 0.0) + rounded(slope * index, 0.0)
+        else:
+            factor = rounded(1 + w["correction"], 0.0)
+        digits = digits * factor[:, None].broadcast(digits.value.shape)
+
+    def learned(name: str) -> Approx:
+        """Return the vector of one place; zeros where a net has none of its own."""
+        return Approx(w.get(name, np.zeros(spec.pos_dim))[None])
+
     if spec.equals_on_ring:
-        learned["equals"] = _spiral(spec, w, np.array([spec.equals_index]))
-    parts = [
-        digits,
-        learned["plus"],
-        digits,
-        learned["equals"],
-        digits,
-        learned["z_hi"],
-        learned["eos"],
-    ]
+        equals = _spiral(spec, w, np.array([spec.equals_index]))
+    else:
+        equals = learned("equals")
+    # both operands and the answer have the same ten vectors
+    parts = [digits, learned("plus"), digits, equals, digits, learned("z_hi"), learned("eos")]
     return concatenate(parts, axis=0)
 
 
@@ -148,86 +151,96 @@ def _norm_weights(spec: SplitSubspace, w: Tensors) -> list[Approx]:
     if spec.parameterless_norm:
         return [Approx(np.ones(width))] * 3
     norm = w["norm"]
+    # all three norms have one weight, or each its own
     if not (spec.structured_norm3 or spec.structured_norm2 or spec.structured_norm1):
         return [Approx(row) for row in np.broadcast_to(norm, (3, width))]
-    weight, base = np.zeros(width), 1.0 if spec.structured_norm1 else norm[0]
-    weight[-1] = norm[-1]
+    base = 1.0 if spec.structured_norm1 else norm[0]
+    added = np.zeros(width)
+    added[-1] = norm[-1]
     if spec.structured_norm3:
-        weight[1] = norm[1]
-    changed = weight != 0
-    return [rounded(base + weight, 0.0) if changed.any() else Approx(base + weight)] * 3
+        added[1] = norm[1]
+    # a sum with zeros alone is exact
+    weight = rounded(base + added, 0.0) if added.any() else Approx(base + added)
+    return [weight] * 3
 
 
 def _projections(spec: SplitSubspace, w: Tensors) -> tuple[Chain, Chain, Chain, float]:
     """Return queries, keys and values as maps of the normed residual [D, heads · n], and the scores' scale."""
-    tok, heads = spec.tok_dim, spec.heads
+    turns: list[Approx] = []
     if spec.direct_forms:
-        query = Approx(np.tile(np.eye(spec.pos_dim), heads))
-        value = Approx(np.tile(np.eye(tok), heads))
-        key, scale = Approx(w["form"].T), 1.0
-        return (
-            Chain(_below(query, tok)),
-            Chain(_below(key, tok)),
-            Chain(_above(value, spec.pos_dim)),
-            scale,
-        )
-    query = _projection(spec, w, "q_proj").T
-    size = query.value.shape[1] // heads
-    key = query if spec.tie_qk else _projection(spec, w, "k_proj").T
-    turns = [turn_matrix(w["phase"], size)] if spec.tie_qk and not spec.unturned else []
-    value = Approx(w["head"] if spec.tie_vo else w["v_proj"].T)
-    chains = (
-        Chain(_below(query, tok), *turns),
-        Chain(_below(key, tok)),
-        Chain(_above(value, spec.pos_dim)),
-    )
-    return *chains, 1 / math.sqrt(size)
+        # scores are a form of two positions and the output reads tokens, so queries and values are read as they are
+        query = Approx(np.tile(np.eye(spec.pos_dim), spec.heads))
+        key = Approx(w["form"].T)
+        value = Approx(np.tile(np.eye(spec.tok_dim), spec.heads))
+        scale = 1.0
+    else:
+        query = _projection(spec, w, "q_proj").T
+        key = query if spec.tie_qk else _projection(spec, w, "k_proj").T
+        value = Approx(w["head"] if spec.tie_vo else w["v_proj"].T)
+        size = query.value.shape[1] // spec.heads
+        if spec.tie_qk and not spec.unturned:
+            turns = [turn_matrix(w["phase"], size)]
+        scale = 1 / math.sqrt(size)
+
+    # tokens lie in the first dimensions of the residual, positions in the last
+    def of_positions(matrix: Approx) -> Approx:
+        return concatenate([_zeros(spec.tok_dim, matrix), matrix], axis=0)
+
+    of_tokens = concatenate([value, _zeros(spec.pos_dim, value)], axis=0)
+    return Chain(of_positions(query), *turns), Chain(of_positions(key)), Chain(of_tokens), scale
 
 
-def _below(matrix: Approx, rows: int) -> Approx:
-    """Return a matrix that reads positions as one of the residual."""
-    return concatenate([Approx(np.zeros((rows, matrix.value.shape[1]))), matrix], axis=0)
-
-
-def _above(matrix: Approx, rows: int) -> Approx:
-    """Return a matrix that reads tokens as one of the residual."""
-    return concatenate([matrix, Approx(np.zeros((rows, matrix.value.shape[1])))], axis=0)
+def _zeros(rows: int, matrix: Approx) -> Approx:
+    """Return rows of zeros, as wide as a matrix."""
+    return Approx(np.zeros((rows, matrix.value.shape[1])))
 
 
 def _projection(spec: SplitSubspace, w: Tensors, name: str) -> Approx:
     """Return the query or key projection [heads · n, C]."""
-    columns, rows = spec.pos_dim, spec.query_dim
+    columns = spec.pos_dim
+    rows = spec.query_dim
     if spec.rank1_q:
         product = w["q_A"][:, :, None] * w["q_B"][:, None]
         return rounded(product.reshape(-1, columns), 0.0)
     entries = w[name]
-    if spec.toeplitz_q:
-        shifted = [entries[:, columns - 1 - j : columns - 1 - j + rows] for j in range(columns)]
-    elif spec.circulant_q:
-        shifted = [np.roll(entries, j, axis=1)[:, :rows] for j in range(columns)]
-    else:
+    if not (spec.toeplitz_q or spec.circulant_q):
         return Approx(entries)
+    # each column is the one before it, moved down by one place
+    shifted = []
+    for j in range(columns):
+        if spec.toeplitz_q:
+            first = columns - 1 - j
+            shifted.append(entries[:, first : first + rows])
+        else:
+            shifted.append(np.roll(entries, j, axis=1)[:, :rows])
     return Approx(np.stack(shifted, axis=-1).reshape(-1, columns))
 
 
 def _output(spec: SplitSubspace, w: Tensors) -> tuple[Chain, Array, Array]:
     """Return the attention output [E, D], and two real factors of it [E, R], [R, D]."""
     if not spec.out_rank:
-        return Chain(Approx(w["out"].T)), *factors(w["out"].T, _reach(spec, w))
+        out = w["out"].T
+        return Chain(Approx(out)), *factors(out, _reach(spec, w))
+    first = w["out_A"]
     if spec.onehot_out:
         row = np.eye(spec.width)[1:2]
     else:
         row = w.get("out_B", np.zeros((spec.out_rank, 0)))
-        row = np.concatenate([np.ones((len(row), 1)), row], 1) if spec.unit_out else row
-        row = np.concatenate([row[:, :1], -row[:, :1], row[:, 1:]], 1) if spec.opposite_out else row
+        if spec.unit_out:
+            row = np.concatenate([np.ones((len(row), 1)), row], 1)
+        if spec.opposite_out:
+            row = np.concatenate([row[:, :1], -row[:, :1], row[:, 1:]], 1)
         row = np.pad(row, ((0, 0), (0, spec.width - row.shape[1])))
-    return Chain(Linear(Approx(row))(Approx(w["out_A"]))), w["out_A"], row
+    # the program multiplies the factors first, so float32 has one matrix; in real numbers they are its factors
+    matrix = Linear(Approx(row))(Approx(first))
+    return Chain(matrix), first, row
 
 
 def _reach(spec: SplitSubspace, w: Tensors) -> Array:
     """Return the projector [E, E] on what values can be: in each head the range of its rows of the projection."""
     if spec.direct_forms:
         return np.eye(spec.heads * spec.tok_dim)
+    # combinations of a head's values that are always 0 are nothing that the output could read
     value = w["head"].T if spec.tie_vo else w["v_proj"]
     size = len(value) // spec.heads
     projector = np.zeros((len(value), len(value)))

@@ -39,14 +39,17 @@ EXAMPLE = {"a": [3, 9_999_999_999, 5_000_000_000], "b": [4, 1, 5_000_000_000]}
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a checkpoint. correct: of AdderBoard's 10,010; proved: None if not decided."""
+    """What is known of a checkpoint; None what is not."""
 
     correct: int | None = None
+    """Of AdderBoard's 10,010 additions."""
     margin: float | None = None
     proved: bool | None = None
+    """True or False where all pairs are decided."""
 
     @property
     def verified(self) -> bool:
+        """True if all of AdderBoard's additions are right."""
         return self.correct == ADDITION.problems
 
     def metrics(self, checkpoint: Checkpoint) -> dict[str, float]:
@@ -63,6 +66,7 @@ class Facts:
 
 def digest_of(checkpoint: Checkpoint) -> str:
     """Return a digest of spec and θ: the same model has the same."""
+    # θ as bytes: two that differ in a bit are two models
     text = json.dumps(checkpoint.spec.as_dict(), sort_keys=True).encode()
     return hashlib.sha256(text + checkpoint.theta_P.numpy().tobytes()).hexdigest()[:16]
 
@@ -70,39 +74,44 @@ def digest_of(checkpoint: Checkpoint) -> str:
 def adderboard_dataset() -> Dataset:
     """Return the dataset on which adders are verified."""
     source = {"seed": 2025, "pairs": ADDITION.problems, "protocol": "https://github.com/anadim/AdderBoard"}
-    schema = {"mlflow_colspec": [{"type": "long", "name": name, "required": True} for name in ("a", "b", "sum")]}
-    text = json.dumps(source)
-    return described("AdderBoard 10,010", text, json.dumps(schema))
+    columns = [{"type": "long", "name": name, "required": True} for name in ("a", "b", "sum")]
+    schema = {"mlflow_colspec": columns}
+    return described("AdderBoard 10,010", json.dumps(source), json.dumps(schema))
 
 
 def log_model(
     client: MlflowClient, experiment: str, run: str, checkpoint: Checkpoint, facts: Facts,
     check: Callable[[str], object] = lambda uri: None,
 ) -> str:  # fmt: skip
-    """Write a checkpoint as a logged model of a run, once. Returns its id.
+    """Write a checkpoint as a logged model of a run, once. Return its id.
 
     check: raises Failure for a place of artifacts that is none of the store's.
     """
     digest = digest_of(checkpoint)
     models = client.search_logged_models([experiment], f"tags.`{THETA_TAG}` = '{digest}'")
-    own = [m for m in models if m.source_run_id == run]
-    if ready := [m for m in own if str(m.status) == "READY"]:
-        return str(ready[0].model_id)
-    for half in own:  # of a driver that died before the end
-        client.delete_logged_model(half.model_id)
-    spec, seed = checkpoint.spec, checkpoint.seed
-    params = {"model": preset_name(spec), "params": spec.params, **seed, "step": checkpoint.step}
+    own = [model for model in models if model.source_run_id == run]
+    for model in own:
+        if str(model.status) == "READY":
+            return str(model.model_id)
+    # a driver that died before the end left them, without their artifacts or some of them
+    for model in own:
+        client.delete_logged_model(model.model_id)
+    spec = checkpoint.spec
+    params = {"model": preset_name(spec), "params": spec.params, **checkpoint.seed, "step": checkpoint.step}
+    texts = {key: str(value) for key, value in params.items()}
     name = f"adder-{spec.params}p-{digest[:6]}"
-    texts = {k: str(v) for k, v in params.items()}
     logged = client.create_logged_model(experiment, name, run, {THETA_TAG: digest}, texts, "adder")
     check(logged.artifact_location)
     with tempfile.TemporaryDirectory() as folder:
         write_model(checkpoint, Path(folder), logged.model_id, run)
         client.log_model_artifacts(logged.model_id, str(Path(folder) / "model"))
-    dataset, start = adderboard_dataset(), client.get_run(run).info.start_time
+    dataset = adderboard_dataset()
     about = {"dataset_name": dataset.name, "dataset_digest": dataset.digest, "model_id": logged.model_id}
-    for key, value in facts.metrics(checkpoint).items():  # at the run's start: written again it is the same
+    # at the run's start, so that a metric that is written again is the same
+    start = client.get_run(run).info.start_time
+    for key, value in facts.metrics(checkpoint).items():
         client.log_metric(run, key, value, timestamp=start, **about)
+    # last, as a model that is ready is never written again
     client.finalize_logged_model(logged.model_id, "READY")
     return str(logged.model_id)
 
@@ -114,10 +123,11 @@ def write_model(checkpoint: Checkpoint, folder: Path, model_id: str | None = Non
     from mlflow.pyfunc import save_model
     from mlflow.types import ColSpec, DataType, Schema
 
-    spec, theta_P, provenance = checkpoint.spec, checkpoint.theta_P, checkpoint.provenance
+    spec = checkpoint.spec
     name = f"{preset_name(spec)} seed {checkpoint.seed.get('init_seed', 'unknown')}"
-    source = export_source(spec, theta_P, name=name, author="adder-search", provenance=provenance)
-    (program := folder / PROGRAM).write_text(source, encoding="utf-8")
+    source = export_source(spec, checkpoint.theta_P, name=name, author="adder-search", provenance=checkpoint.provenance)
+    program = folder / PROGRAM
+    program.write_text(source, encoding="utf-8")
     inputs = Schema([ColSpec(DataType.long, column) for column in EXAMPLE])
     save_model(
         folder / "model",
@@ -134,7 +144,7 @@ def register(
     client: MlflowClient, name: str, model_id: str, run: str, checkpoint: Checkpoint, facts: Facts,
     aliases: Iterable[str] = (), description: str = "",
 ) -> str:  # fmt: skip
-    """Make a logged model a version of a registered model, once, and set aliases. Returns the version.
+    """Make a logged model a version of a registered model, once, and set aliases. Return the version.
 
     `smallest` and `smallest-proved` go to the version with the fewest parameters of those that are verified, or proved:
     of equals to `best`, or else to the earliest.
@@ -147,12 +157,17 @@ def register(
     digest = digest_of(checkpoint)
     versions = client.search_model_versions(f"name = '{name}'")
     existing = next((v for v in versions if v.tags.get(THETA_TAG) == digest), None)
-    tags = {THETA_TAG: digest, PARAMS_TAG: str(checkpoint.spec.params), VERIFIED_TAG: word(facts.verified)}
-    tags[MODEL_TAG] = model_id
+    tags = {
+        THETA_TAG: digest,
+        PARAMS_TAG: str(checkpoint.spec.params),
+        VERIFIED_TAG: word(facts.verified),
+        MODEL_TAG: model_id,
+    }
     if facts.proved is not None:
         tags[PROVED_TAG] = word(facts.proved)
     if existing is None:
-        source = client.get_logged_model(model_id).artifact_location  # `models:/` asks the environment's store
+        # not `models:/ID`, which would ask the store of the environment
+        source = client.get_logged_model(model_id).artifact_location
         existing = client.create_model_version(
             name, source, run_id=run, tags=tags, model_id=model_id, description=description
         )
@@ -160,17 +175,25 @@ def register(
     else:
         for key, value in tags.items():
             client.set_model_version_tag(name, existing.version, key, value)
+    # the store's answer is of before the tags that were just set
     tags_of = {v.version: v.tags for v in versions} | {existing.version: tags}
     for alias in aliases:
         client.set_registered_model_alias(name, alias, existing.version)
     best = client.get_registered_model(name).aliases.get(BEST)
     for alias, tag in ((SMALLEST, VERIFIED_TAG), (SMALLEST_PROVED, PROVED_TAG)):
-        if (version := _smallest(tags_of, tag, best)) is not None:
+        version = _smallest(tags_of, tag, best)
+        if version is not None:
             client.set_registered_model_alias(name, alias, version)
     return str(existing.version)
 
 
 def _smallest(tags_of: Mapping[Any, Mapping[str, str]], tag: str, best: Any) -> Any:
     """Return the version with the fewest parameters whose tag says yes; of equals the best, or the earliest."""
-    versions = [v for v, t in tags_of.items() if t.get(tag) == "yes" and PARAMS_TAG in t]
-    return min(versions, key=lambda v: (int(tags_of[v][PARAMS_TAG]), str(v) != str(best), int(v)), default=None)
+    # a version that somebody registered by other means has no count
+    versions = [v for v, tags in tags_of.items() if tags.get(tag) == "yes" and PARAMS_TAG in tags]
+
+    def order(version: Any) -> tuple[int, bool, int]:
+        params = int(tags_of[version][PARAMS_TAG])
+        return params, str(version) != str(best), int(version)
+
+    return min(versions, key=order, default=None)

@@ -41,23 +41,29 @@ def write_study(
 
     rows: the study's seeds. configurations: rows of the frame.
     """
+    # a study may train other tasks beside addition
     adders = {key for key, c in records.list_configurations().items() if c.spec.adds}
-    grokked = [r for r in rows if r.has_grokked and r.configuration in adders]
-    verified = [r for r in grokked if r.verified == ADDITION.problems]
+    verified = []
+    for row in rows:
+        if row.has_grokked and row.configuration in adders and row.verified == ADDITION.problems:
+            verified.append(row)
     by_key = group_by(sorted(verified, key=rank), "configuration")
     candidates = [row for row in configurations if row["configuration"] in by_key]
     if not candidates:
         return
     ranked_first = (best_of(candidates) or candidates[0])["configuration"]
     smallest = min(candidates, key=lambda row: (row["params"], row["configuration"] != ranked_first))
-    for key, aliases in {smallest["configuration"]: (), ranked_first: (BEST,)}.items():
+    # the best one's version is the later one, and has the alias where both are one
+    aliases_of: dict[str, tuple[str, ...]] = {smallest["configuration"]: (), ranked_first: (BEST,)}
+    for key, aliases in aliases_of.items():
         best = by_key[key][0]
         _register(tracker, records.seed(best), Facts(ADDITION.problems, proved=best.proved), aliases)
 
 
 def _register(tracker: Tracker, seed: RecordedSeed, facts: Facts, aliases: Sequence[str]) -> None:
     """Make a seed's checkpoint a version of the registered model that has the study's name."""
-    study, number = tracker.study.name, seed.result.pair.seed
+    study = tracker.study.name
+    number = seed.result.pair.seed
     run = tracker.seed_run(seed.configuration, number)
     model_id = _log_model(tracker, run, seed, facts)
     about = escape(f"seed {number} of {tracker.study.kind.name_of(seed.configuration)}, study {study}")

@@ -22,15 +22,32 @@ import struct
 import sys
 from typing import Any
 
-EPERM, ENOSYS = 1, 38
-NO_NEW_PRIVILEGES, SECCOMP, FILTER, DIES_WITH_PARENT, SIGKILL = 38, 22, 2, 1, 9
-LOAD, EQUAL, AT_LEAST, ANY_OF, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-ALLOW, REFUSE, KILL = 0x7FFF0000, 0x00050000, 0x80000000
+# Numbers of Linux's interface, which never change: asm-generic/errno.h,
+EPERM = 1
+ENOSYS = 38
+# linux/prctl.h, with arguments,
+NO_NEW_PRIVILEGES = 38
+SECCOMP = 22
+FILTER = 2
+DIES_WITH_PARENT = 1
+SIGKILL = 9
+# linux/bpf_common.h: instructions of a filter,
+LOAD = 0x20
+EQUAL = 0x15
+AT_LEAST = 0x35
+ANY_OF = 0x45
+RETURN = 0x06
+# linux/seccomp.h: what a filter returns.
+ALLOW = 0x7FFF0000
+REFUSE = 0x00050000
+KILL = 0x80000000
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 NAMESPACES = 0x7E020080
 """Flags of clone that make a namespace: time, mounts, cgroups, names, messages, users, processes, network."""
 FOREIGN_ABI = 0x40000000
+"""Bit of system calls of the x32 interface, which have other numbers than those that are refused here."""
 LARGEST = 10**15
+"""Beyond any sum, so that an answer is a short line."""
 SPARE = 5  # seconds of a core more than the clock allows, by which this program is judged first
 
 # Numbers of system calls (asm/unistd_64.h; asm-generic/unistd.h): of sockets, files, signals and processes, the system.
@@ -68,25 +85,32 @@ def program(machine: str) -> bytes:
         return struct.pack("HBBI", code, if_so, if_not, value)
 
     refuse = step(RETURN, REFUSE | EPERM)
+    # struct seccomp_data: the call's number at 0, the architecture at 4, arguments of 8 bytes from 16 on
     number = step(LOAD, 0)
-    steps = [
-        step(LOAD, 4), step(EQUAL, ARCHITECTURES[machine], 1, 0), step(RETURN, KILL),
-        number, step(AT_LEAST, FOREIGN_ABI, 0, 1), refuse,
-        step(EQUAL, CLONE3, 0, 1), step(RETURN, REFUSE | ENOSYS),
-    ]  # fmt: skip
+    steps = [step(LOAD, 4), step(EQUAL, ARCHITECTURES[machine], 1, 0), step(RETURN, KILL)]
+    steps += [number, step(AT_LEAST, FOREIGN_ABI, 0, 1), refuse]
+    steps += [step(EQUAL, CLONE3, 0, 1), step(RETURN, REFUSE | ENOSYS)]
     for call in REFUSED[machine]:
         steps += [step(EQUAL, call, 0, 1), refuse]
     for call, argument, flags in FLAGS[machine]:
         place = 16 + 8 * argument
+        # jumps count the steps that are left out: another call goes on behind the five
         steps += [step(EQUAL, call, 0, 4), step(LOAD, place), step(ANY_OF, flags, 0, 1), refuse, number]
-    return b"".join([*steps, step(RETURN, ALLOW)])
+    steps.append(step(RETURN, ALLOW))
+    return b"".join(steps)
 
 
 def lock(memory: int, seconds: int) -> list[str]:
-    """Give up what a submission does not need: bytes of memory, seconds of a core. Return what could not be locked."""
+    """Give up what a submission does not need, and more than so many bytes and seconds of a core.
+
+    Return what could not be locked.
+    """
     limits = {
-        resource.RLIMIT_AS: memory, resource.RLIMIT_CPU: seconds, resource.RLIMIT_CORE: 0, resource.RLIMIT_FSIZE: 0,
-    }  # fmt: skip
+        resource.RLIMIT_AS: memory,
+        resource.RLIMIT_CPU: seconds,
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_FSIZE: 0,
+    }
     open_ways = []
     for kind, value in limits.items():
         try:
@@ -99,10 +123,14 @@ def lock(memory: int, seconds: int) -> list[str]:
         body = ctypes.create_string_buffer(filtered, len(filtered))
         head = struct.pack("HL", len(filtered) // 8, ctypes.addressof(body))
         library.prctl(DIES_WITH_PARENT, SIGKILL, 0, 0, 0)
+        # without the first, the kernel takes filters of privileged processes alone
         wrong = library.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0) or library.prctl(SECCOMP, FILTER, head, 0, 0)
     except (KeyError, OSError, AttributeError):
+        # another kind of machine, or a system that is not Linux
         wrong = True
-    return [*open_ways, "network", "files", "other processes"] if wrong else open_ways
+    if wrong:
+        open_ways += ["network", "files", "other processes"]
+    return open_ways
 
 
 def answer(submission: Any, model: Any, a: int, b: int) -> str:
@@ -111,13 +139,17 @@ def answer(submission: Any, model: Any, a: int, b: int) -> str:
         value = submission.add(model, a, b)
     except Exception:
         return "-"
-    return str(value) if type(value) is int and abs(value) < LARGEST else "-"
+    # `type is`: an int's subclass could write what it likes
+    if type(value) is int and abs(value) < LARGEST:
+        return str(value)
+    return "-"
 
 
 def counted(model: Any) -> int:
-    """Return a model's parameters, each once; -1 where it does not say."""
+    """Return how many numbers a model's parameters have, each counted once; -1 where it does not say."""
     try:
-        return sum({id(p): int(p.numel()) for p in model.parameters()}.values())
+        sizes = {id(parameter): int(parameter.numel()) for parameter in model.parameters()}
+        return sum(sizes.values())
     except Exception:
         return -1
 
@@ -136,9 +168,9 @@ def main(path: str, out: int, memory: int, seconds: int) -> None:
         assert found is not None and found.loader is not None
         submission = importlib.util.module_from_spec(found)
         found.loader.exec_module(submission)
-        made = submission.build_model()
-        model = made[0] if isinstance(made, tuple) else made
-    except BaseException as error:
+        built = submission.build_model()
+        model = built[0] if isinstance(built, tuple) else built
+    except BaseException as error:  # SystemExit too: a submission may call exit
         say(f"! {type(error).__name__}: {' '.join(str(error).split())[:200]}")
         raise SystemExit(1) from None
     say(str(counted(model)))

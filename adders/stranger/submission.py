@@ -40,15 +40,17 @@ def run_submission(path: Path, minutes: float) -> tuple[Verification, list[str],
 
     pairs = official_pairs()
     seconds = max(1, round(60 * minutes))
+    gib = MEMORY >> 30
     lines = _lines_of(Path(child.__file__), path.resolve(), pairs, seconds)
     if len(lines) < 2:
-        raise Failure(f"{path}: ended before it had a model: by its own doing, or for more than {MEMORY >> 30} GiB")
+        raise Failure(f"{path}: ended before it had a model: by its own doing, or for more than {gib} GiB")
     open_ways, first, *answers = lines
     if first.startswith("!"):
         raise Failure(f"{path}: build_model() failed: {printable(first[2:])}")
     if len(answers) < len(pairs):
         raise Failure(f"{path}: ended after {len(answers):,} of {len(pairs):,} additions, or wrote what is no answer")
     wrong: list[tuple[int, int, Any]] = []
+    # what it writes behind its answers counts for nothing
     for (a, b), word in zip(pairs, answers, strict=False):
         decoded = int(word) if NUMBER.fullmatch(word) else None
         if decoded != a + b:
@@ -56,16 +58,20 @@ def run_submission(path: Path, minutes: float) -> tuple[Verification, list[str],
     params = int(first) if NUMBER.fullmatch(first) else -1
     result = Verification(params, len(pairs) - len(wrong), len(pairs), wrong)
     not_kept_from = [way for way in open_ways.split(",") if way]
-    how = f"run without network, with files to read only, in {MEMORY >> 30} GiB; its code was not judged"
     if not_kept_from:
         how = f"this machine could not keep it from: {', '.join(not_kept_from)}"
+    else:
+        how = f"run without network, with files to read only, in {gib} GiB; its code was not judged"
     return result, not_kept_from, how
 
 
 def _lines_of(program: Path, path: Path, pairs: list[tuple[int, int]], seconds: int) -> list[str]:
     """Return the lines that the child writes until it ends. Raises Failure when it takes longer, or writes too much."""
+    # a pipe of its own, as libraries print to stdout and stderr
     reading, writing = os.pipe()
+    # -I: neither the user's folder nor PYTHONPATH is searched for modules
     words = [sys.executable, "-I", str(program), str(path), str(writing), str(MEMORY), str(seconds)]
+    # pairs lie in a file: a pipe that the child does not read would block this process
     with tempfile.TemporaryFile() as asked:
         asked.write("".join(f"{a} {b}\n" for a, b in pairs).encode())
         asked.seek(0)
@@ -73,22 +79,27 @@ def _lines_of(program: Path, path: Path, pairs: list[tuple[int, int]], seconds: 
             words, env=ENVIRONMENT, cwd=path.parent, pass_fds=[writing], start_new_session=True,
             stdin=asked, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
+    # else reading would never end
     os.close(writing)
     try:
         return _read(reading, path, seconds)
     finally:
         os.close(reading)
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGKILL)  # of its children too: they cannot leave its group
+            # its children too: they cannot leave its group
+            os.killpg(child.pid, signal.SIGKILL)
         child.wait()
 
 
 def _read(reading: int, path: Path, seconds: int) -> list[str]:
-    """Return all lines of a pipe."""
-    text, end = b"", time.monotonic() + seconds
+    """Return all lines of a pipe. Raises Failure where they take longer, or are more than answers."""
+    text = b""
+    end = time.monotonic() + seconds
     while True:
-        ready, _, _ = select.select([reading], [], [], max(0.0, end - time.monotonic()))
+        remaining = max(0.0, end - time.monotonic())
+        ready, _, _ = select.select([reading], [], [], remaining)
         if not ready:
+            # two lines come before the answers
             count = max(0, text.count(b"\n") - 2)
             raise Failure(f"{path.name}: {count:,} additions in {seconds:,} s; --minutes allows more")
         more = os.read(reading, CHUNK)
