@@ -83,7 +83,8 @@ def _check_sizes(spec: Module, kind: Parts) -> None:
         if name in kind.axes:
             axis = kind.axes[name]
             size_of_part = expected[axis] // count
-            expected[axis] -= size_of_part
+            # And not less one part: an axis that is no whole number of parts must not pass.
+            expected[axis] = size_of_part * (count - 1)
         actual = list(shapes.get(name, ()))
         if name not in shapes or actual != expected:
             raise ValueError(f"parts: with {kind.size}={count - 1} {name} must be {expected}, and is {actual}")

@@ -176,6 +176,13 @@ class Elsewhere(Net):
     parts = {"units": ("hidden", {"up.weight": 0, "down.weight": 1})}  # noqa: RUF012
 
 
+class OneMore(Net):
+    """Its axes have a unit that is no part."""
+
+    def __init__(self, vocabulary=12, width=8, hidden=4):
+        super().__init__(vocabulary, width, hidden + 1)
+
+
 class Louder(Net):
     """Its argument changes more than which parameters are shared."""
 

@@ -242,6 +242,7 @@ WRONG = {
     "Broken": "constraints must be arguments of the class with their off values",
     "Uncounted": 'parts must be like {"units": ("hidden", {"up.weight": 0, "up.bias": 0, "down.weight": 1})}, of what',
     "Elsewhere": "parts: with hidden=23 up_bias must be [24], and is [23]",
+    "OneMore": "parts: with hidden=3 up_weight must be [3, 16], and is [4, 16]",
     "Raising": "cannot be built: RuntimeError: no such device",
     "function": "there is no nn.Module of that name",
     "Missing": "there is no nn.Module of that name",
