@@ -526,7 +526,17 @@ def load_families() -> None:
 def family_of(options: Mapping[Any, Any]) -> Any:
     """Return the family that a model's plain values name, or None.
 
-    An option that is called as a package's family stands for it: `module: net.py:Net`.
+    An option that is called as a package's family of users' code stands for it: `module: net.py:Net`.
     """
-    brought = (name for name in options if name in doors.points(doors.FAMILIES))
-    return options.get("family", next(brought, None))
+    named = doors.points(doors.FAMILIES).keys() & options.keys()
+    of_code = (name for name in sorted(named) if family_class(name).runs_code)
+    return options.get("family", next(of_code, None))
+
+
+def no_family(options: Mapping[Any, Any]) -> ValueError:
+    """Return the error of a model's plain values that name no family (`family_of`)."""
+    load_families()
+    of_code = [f"a {name}" for name, family in UNLISTED.items() if family.runs_code]
+    *others, last = ["a preset", "a family", *of_code]
+    found = [str(name) for name in options if name != "task"]  # which a study gives its models
+    return ValueError(f"give {', '.join(others)} or {last}; keys found: {', '.join(found) or 'none'}")

@@ -270,7 +270,7 @@ class _Page:
         text = f"{len(self.seeds):,}"
         if self.several:
             each = self.configurations["seeds"] + self.configurations["censored"]
-            text += f", {_span(each)} a configuration"
+            text += f", {_span(each)} per configuration"
         if self.confirmed:
             text += f"; {len(self.fresh):,} of them, numbers {_span(self.fresh['init_seed'], '')}, confirm"
         return text

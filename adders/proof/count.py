@@ -165,11 +165,13 @@ def _joined(segments: list[Segment]) -> Iterator[tuple[Range, Range | None]]:
         end = segment[1]
     for group in groups:
         outer = group[0][0], group[-1][1]
-        sure = [n for n, (_, _, is_sure) in enumerate(group) if is_sure]
+        sure = [(low, high) for low, high, is_sure in group if is_sure]
         inner = None
-        # a hole would cost a third condition; a pair beside it is counted as possible instead
-        if sure and sure[-1] - sure[0] == len(sure) - 1:
-            inner = group[sure[0]][0], group[sure[-1]][1]
+        if sure:
+            first, last = sure[0][0], sure[-1][1]
+            within = [is_sure for low, high, is_sure in group if first <= low and high <= last]
+            # a hole would cost a third condition; a pair beside it is counted as possible instead
+            inner = (first, last) if all(within) else None
         yield outer, inner
 
 

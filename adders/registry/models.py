@@ -26,7 +26,7 @@ from trainer.checkpoints.checkpoint import Checkpoint
 BEST, SMALLEST, SMALLEST_PROVED = "best", "smallest", "smallest-proved"
 """Aliases of versions."""
 MEANING = (
-    "Adders, one version a checkpoint (adder-search). `best`: the best seed of the configuration that ranks first in "
+    "Adders, one version per checkpoint (adder-search). `best`: the best seed of the configuration that ranks first in "
     "`adder-search best`. `smallest`, `smallest-proved`: the fewest parameters of those that are verified, or proved."
 )
 THETA_TAG, PARAMS_TAG, VERIFIED_TAG = "adder.theta", "adder.params", "adder.verified"

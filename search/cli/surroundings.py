@@ -12,6 +12,7 @@ from functools import cache
 from importlib import metadata
 from typing import Any
 
+from search import OURS
 from search.errors import Failure, one_line, reraise_as
 
 PATHS = (
@@ -115,6 +116,8 @@ def check_libraries() -> None:
 def changed_library(error: ImportError) -> str:
     """Return a line on a library that lacks something we import: a version that nobody has tried yet."""
     name = (error.name or "").partition(".")[0]
+    if name in OURS:
+        return f"{one_line(error)}: a folder of adder-search is missing; install it again"
     version = _version(name) if name else None
     return f"{one_line(error)}: {name} {version or 'is not installed'}; constraints.txt has versions that work"
 

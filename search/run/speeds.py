@@ -8,7 +8,7 @@ from functools import cache
 
 from model import Spec, preset
 from model.tied import Tied
-from trainer.engine.accelerators import Price, accelerator
+from trainer.engine.accelerators import MISSING, Price, accelerator
 
 BATCH = 256
 """Problems of a step whose speed was measured."""
@@ -60,7 +60,7 @@ def fastest_share(
     cards = max((node.get("GPU", 0) for node in nodes), default=0)
     programs = [(spec, seeds) for spec, seeds in programs if seeds]
     if not programs or not cards:
-        return float(cards > 0)
+        return float(cards > 0 and accelerator() is not MISSING)
 
     # The cards share the programs, but no program ends sooner than its own steps take.
     kind = accelerator()

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from model import Spec, make_spec, preset
-from model.doors import FAMILIES, points
 from model.fields import did_you_mean
 from model.files import read_limited
-from model.spec import family_of
+from model.spec import family_of, no_family
 from model.tasks import ADDITION, changed, make_task
 from model.tied import Tied
 from model.trust import LARGEST_CODE, digest_of, is_file, may_run
@@ -66,9 +65,7 @@ def model_options(model: str | Data, path: str) -> Data:
         with errors_at(path):
             return {**preset(options.pop("preset")).as_dict(), **options}
     if family_of(options) is None:
-        *others, last = ["a preset", "a family", *(f"a {name}" for name in points(FAMILIES))]
-        forms = f"{', '.join(others)} or {last}"
-        raise error_at(path, f"give {forms}; keys found: {', '.join(options) or 'none'}")
+        raise error_at(path, str(no_family(options)))
     return {"family": family_of(options), **options}
 
 

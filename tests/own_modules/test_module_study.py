@@ -144,6 +144,10 @@ WRONG = {
     "class": (staged({"into": net("GPT")["model"]}), "recipe: stages[1]: a Net does not become a GPT"),
     "stages": (staged(TO_THREE, hidden=4), "recipe: stages must lead to the model, and end at another one"),
     "stage": (staged({"into": {"module": "no.py:Net"}}), "recipe.stages[1].into.module: no.py: no such file"),
+    "no stage": (
+        staged({"into": {"hidden": 3}}),
+        "recipe: stages[1].into: give a preset, a family or a module; keys found: hidden",
+    ),
     "text": ({"model": {"module": "nets.py:Net", "code": "import os"}}, "model: nets.py:Net is code (SHA-256 "),
     "toggle": ({"toggle": ["width"]}, "toggle.0: unknown constraint 'width' of module; valid: hidden, tied"),
     "space": (

@@ -87,6 +87,12 @@ def test_a_newer_library_without_what_is_imported_is_one_line(statement, said, i
     assert says(line, said) and line.endswith("constraints.txt has versions that work"), line
 
 
+def test_a_folder_of_ours_that_is_missing_is_no_library_of_another_version(installed, monkeypatch):
+    monkeypatch.setattr("search.cli.listed.Listed.load", lambda listed: exec("import reports.gone"))
+    line = fails_with_one(1, "run", "smoke")
+    assert line.endswith("No module named 'reports.gone': a folder of adder-search is missing; install it again")
+
+
 def test_what_is_installed_here_is_what_setup_cfg_asks_for():
     assert any(line.startswith("torch>=") for line in surroundings._required())
     surroundings.check_libraries()

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from model.fields import did_you_mean, option
 from model.parts import count_of, inside, keep, only, orders
 from model.presets import preset
-from model.spec import Spec, family_of, make_spec
+from model.spec import Spec, family_of, make_spec, no_family
 from model.tied import Ties, project, selection_matrix, ties_of
 from model.transfer import transfer
 from model.trust import Untrusted, let_run
@@ -142,10 +142,11 @@ def spec_of(value: Any, path: str) -> Spec:
         changed = {key: v for key, v in value.items() if key != "preset"}
         if "preset" in value and not isinstance(value["preset"], str):
             raise ValueError(f"preset must be a name, got {value['preset']!r:.80}")
-        base = preset(value["preset"]).as_dict() if "preset" in value else {}
-        named = family_of(changed)
-        family = {"family": named} if named else {}
-        return make_spec(**{**family, **base, **changed})
+        if "preset" in value:
+            return make_spec(**{**preset(value["preset"]).as_dict(), **changed})
+        if family_of(changed) is None:
+            raise no_family(changed)
+        return make_spec(**{"family": family_of(changed), **changed})
     except Untrusted:
         raise  # which --trust is for
     except (TypeError, ValueError) as error:
