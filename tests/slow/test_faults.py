@@ -217,7 +217,8 @@ def test_mlflow_is_away_until_after_the_end(tmp_path):
             mlflow.stop()
             said = command.wait()
         assert said.code == 0, said
-        assert "not all of it is in MLflow yet: adder-search sync quick" in said.out
+        sync = f"MLFLOW_TRACKING_URI={mlflow.uri} adder-search sync quick"
+        assert f"not all of it is in MLflow yet: {sync}" in said.out, said.out
         mlflow.start()
         with environment(values):
             said = ends_whole(QUICK, tmp_path, home, environment=values)
