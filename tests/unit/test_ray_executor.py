@@ -5,6 +5,7 @@ import pickle
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock, call
@@ -351,6 +352,7 @@ def test_an_autoscaler_is_asked_for_one_worker_more_than_work(cluster, clock, tm
 
 def test_workers_start_by_a_python_in_a_folder_with_a_space(monkeypatch):
     monkeypatch.setattr(sys, "executable", "/my nets/.venv/bin/python")
+    monkeypatch.setattr(ray_executor, "leaving_signals", nullcontext)  # which stays in force until the process ends
     monkeypatch.setattr(ray_executor, "init_ray", init := Mock())
     ray_executor.start_ray(None, {})
     given = init.call_args.kwargs["runtime_env"]["py_executable"]
