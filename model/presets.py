@@ -110,7 +110,6 @@ def is_preset(spec: Spec) -> bool:
     return preset_name(spec).partition(" ")[0] in PRESETS
 
 
-@cache
 def is_called(name: str, asked: str) -> bool:
     """True if a model's name is the one asked for: names of one model may differ in the commas of its number.
 
@@ -120,6 +119,7 @@ def is_called(name: str, asked: str) -> bool:
     return name.replace(",", "") == asked.replace(",", "")
 
 
+@cache
 def preset_name(spec: Spec) -> str:
     """Return the name of the preset that equals a spec, or a description.
 

@@ -276,6 +276,15 @@ def test_a_spec_is_named_after_the_preset_that_is_one_size_away():
         assert preset_name(replace(PRESETS[near], **field)) == name
 
 
+def test_a_name_is_found_once_though_each_row_of_a_frame_asks_for_it():
+    spec = replace(PRESETS["67p"], hidden=5)
+    preset_name(spec)
+    before = preset_name.cache_info()
+    preset_name(replace(PRESETS["67p"], hidden=5))
+    after = preset_name.cache_info()
+    assert (after.hits, after.misses) == (before.hits + 1, before.misses)
+
+
 @every_family
 def test_constraints_name_only_fields_that_there_are(family):
     constraints, known = FAMILIES[family].constraints(), FAMILIES[family].__dataclass_fields__
