@@ -14,6 +14,7 @@ from mlflow.store.db import utils
 from tests.commands import call
 from tests.homes import empty_home, quickly
 from tests.in_process import without_ray
+from tests.processes import short_folder
 from trainer.engine import native, torch_backend
 
 
@@ -104,3 +105,10 @@ def smoke(tmp_path_factory):
     with without_ray():
         result = call("run", "smoke", "--home", home, code=0)
     return SimpleNamespace(home=home, result=result)
+
+
+@pytest.fixture
+def temporary():
+    """A folder for TMPDIR and RAY_TMPDIR, whose path is short enough for Ray's sockets."""
+    with short_folder() as folder:
+        yield folder

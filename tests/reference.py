@@ -36,6 +36,8 @@ QUICK = {
     "resources": {"cpu": 1, "gpu": 0, "slots": 1, "seeds_per_trial": 2, "compiled": False, "save_every": 1},
 }  # fmt: skip
 """Four seeds in two trials, a second of training each."""
+LONG = QUICK | {"recipe": QUICK["recipe"] | {"steps": 100_000}}
+"""The same, which does not end by itself while a test looks."""
 
 
 def write_study(folder, study):

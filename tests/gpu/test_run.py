@@ -7,17 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.gpu.standin import standin_folder, standin_mps
-from tests.processes import short_folder
-from tests.reference import QUICK, running_study, wait_for_progress
+from tests.reference import LONG, QUICK, running_study, wait_for_progress
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.full]
-LONG = QUICK | {"recipe": QUICK["recipe"] | {"steps": 100_000}}
-
-
-@pytest.fixture
-def temporary():
-    with short_folder() as folder:
-        yield folder
 
 
 def pipes_of(pid):

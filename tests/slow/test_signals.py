@@ -6,17 +6,9 @@ import time
 
 import pytest
 
-from tests.processes import short_folder
-from tests.reference import QUICK, ends_whole, running_study, wait_for_progress
+from tests.reference import LONG, QUICK, ends_whole, running_study, wait_for_progress
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.full]
-LONG = QUICK | {"recipe": QUICK["recipe"] | {"steps": 100_000}}
-
-
-@pytest.fixture
-def temporary():
-    with short_folder() as folder:
-        yield folder
 
 
 def environment_of(temporary):
