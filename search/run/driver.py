@@ -434,7 +434,7 @@ class Driver:
             },
             "seed_steps_per_s": self.progress.rate,
             "workers": {"training": len(self.workers) - waiting, "waiting": waiting},
-            "seeds_failed": len(self.ended.failed),
+            "workers_failed": len(self.ended.failed),
             "outbox_jobs": sum(mirror.pending for mirror in self.shown),
             "mlflow_away": any(mirror.away for mirror in self.shown),
             "reports": self.progress.reports,

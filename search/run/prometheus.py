@@ -28,7 +28,7 @@ MEASURES = {
     "seeds_open": Measure(GAUGE, "seeds that train, wait for a slot, or are planned", "state"),
     "seed_steps_per_s": Measure(GAUGE, "seed-steps a second of all workers, as they last said"),
     "workers": Measure(GAUGE, "workers that train, or wait for work", "state"),
-    "seeds_failed": Measure(COUNTER, "workers that failed for good in this run, or could not begin"),
+    "workers_failed": Measure(COUNTER, "workers that failed for good in this run, or could not begin"),
     "outbox_jobs": Measure(GAUGE, "what is still to be written to MLflow; unit: calls"),
     "mlflow_away": Measure(GAUGE, "1 while MLflow does not answer"),
     "reports": Measure(COUNTER, "reports of workers that the driver has taken"),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import Field, create_model, field_validator, model_validator
 
-from model import Spec
+from model import Spec, preset
 from model.tied import Tied
 from search.study.kind import Asked, Kind, kind_of, kinds
 from search.study.reading import Data
@@ -47,6 +47,14 @@ class Opening(Strict):
     )
     recipe: Data = Field(default_factory=dict, description="how it is trained; see Recipe")
     start: StartSpec | None = Field(None, description="θ of other seeds to start from; without, at random")
+
+    @field_validator("model")
+    @classmethod
+    def _known(cls, value: str | Data | None) -> str | Data | None:
+        """Refuse a misspelt preset at once, also where another key is missing."""
+        if isinstance(value, str):
+            preset(value)
+        return value
 
 
 class Course(Strict):
