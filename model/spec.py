@@ -25,7 +25,7 @@ from model.doors import known
 from model.fields import check, check_combination, did_you_mean
 from model.layout import Layout, Shapes
 from model.structures import Words, of_matrices
-from model.tasks import ADDITION, Columns, Task, in_columns, make_task
+from model.tasks import ADDITION, Columns, Sums, Task, in_columns, make_task
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -139,6 +139,8 @@ class Spec(ABC):
             load_families()
             able = [name for name, cls in (FAMILIES | UNLISTED).items() if numbers in cls.operands]
             raise ValueError(f"{self.family} cannot be asked {task.title}; these can: {', '.join(able)}")
+        if isinstance(task, Sums) and task.units_first:
+            raise ValueError(f"units_first is asked of modules; {self.family} has an order of its own")
         if self.tokens > MOST_TOKENS:
             base = in_columns(task).base
             raise ValueError(f"base={base} needs {self.tokens} tokens in {self.family}, of {MOST_TOKENS} at most")

@@ -155,6 +155,15 @@ class Columns(Task):
         numbers = self.operands(a.long(), b.long())
         return self.spelt(*numbers, self.answer(*numbers))
 
+    @property
+    def spells_units_first(self) -> bool:
+        """True if a number's first token is its units, as it is `spelt`."""
+        return False
+
+    def read(self, answer_AB: Sequence[Tensor]) -> Tensor:
+        answer = list(answer_AB)  # a tensor cannot be turned around by a slice
+        return super().read(answer[::-1] if self.spells_units_first else answer)
+
     @abstractmethod
     def spelt(self, *columns: Sequence[Tensor]) -> list[Tensor]:
         """Return the columns of numbers and answer, as people write them, with tokens between them."""

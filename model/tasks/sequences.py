@@ -59,8 +59,9 @@ class Sequences(Columns):
         number, answer = columns
         return [*number, number[0] * 0 + self.base, *answer]
 
-    def read(self, answer_AB: Sequence[Tensor]) -> Tensor:
-        return super().read(answer_AB[::-1])  # the first token is the column of units
+    @property
+    def spells_units_first(self) -> bool:
+        return True
 
     def words(self, a: int, b: int) -> str:
         return f"{self.name} {self.shown(a)}"

@@ -25,6 +25,7 @@ class Sums(Columns):
     """What the second number is multiplied by."""
 
     times: int = option(1, "what the first number is multiplied by; below the base", unit="factor", ge=1, le=15)
+    units_first: bool = option(False, "a module is asked numbers, and answers, from their units on")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -67,16 +68,20 @@ class Sums(Columns):
         return [*columns, carried % self.base]
 
     def spelt(self, *columns: Sequence[Tensor]) -> list[Tensor]:
-        """Return columns the most significant digit first: 0 4 1 + 0 0 7 = 0 0 4 8."""
+        """Return columns the most significant digit first, 0 4 1 + 0 0 7 = 0 0 4 8, or the units first."""
         import torch
 
         sign, equals = (torch.full_like(columns[0][0], self.base + n) for n in range(2))
-        *numbers, answer = (number[::-1] for number in columns)
+        *numbers, answer = (number[:: 1 if self.spells_units_first else -1] for number in columns)
         asked = []
         behind = [sign] * (self.numbers - 1) + [equals]
         for number, mark in zip(numbers, behind, strict=True):
             asked += [*number, mark]
         return [*asked, *answer]
+
+    @property
+    def spells_units_first(self) -> bool:
+        return self.units_first
 
     def words(self, a: int, b: int) -> str:
         times = f"{self.times} · " if self.times > 1 else ""

@@ -22,6 +22,7 @@ from own_modules.loading import parameters, template
 from search.study.trial import Configuration
 from tests import CERTIFICATES
 from tests.banks import engine_tokens, finish
+from tests.unit import test_problems
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.data.hard_examples import with_errors
@@ -30,10 +31,12 @@ from trainer.engine.native import EngineBackend, choice_of
 from trainer.engine.structures import Lesson
 from trainer.files import trusted
 from trainer.step import step
+from trainer.step.schedule import hyper_of
 
 FILE = Path(__file__).with_name("nets.py")
 TASK = "modular modulus=11"
 LONG = "subtraction base=3 digits=3"
+UNITS_FIRST = f"{LONG} units_first=true"
 QUICK = {"steps": 20, "eval_every": 10, "hold": 0, "warmup": 2, "lr": 0.01, "batch": 32}
 
 
@@ -49,6 +52,30 @@ def spec_of(name="Net", task=TASK, **args):
 
 
 NETS = {"Net": TASK, "GPT": LONG}
+
+
+# What is asked
+
+
+def test_sums_are_asked_as_people_write_them_or_from_their_units_on():
+    a, b = torch.tensor([22]), torch.tensor([4])  # in base three 211 and 011; their difference is 200
+    asked = {LONG: [2, 1, 1, 3, 0, 1, 1, 4, 0, 2, 0, 0], UNITS_FIRST: [1, 1, 2, 3, 1, 1, 0, 4, 0, 0, 2, 0]}
+    for task, tokens in asked.items():
+        spec = spec_of("GPT", task)
+        assert [int(token) for token in spec.task.written(a, b)] == tokens
+        assert [int(token) for token in spec.prompt_of(a, b)] == tokens[:8]
+    with pytest.raises(ValueError, match="units_first is asked of modules; rope has an order of its own"):
+        make_spec("rope", task=UNITS_FIRST)
+
+
+@pytest.mark.parametrize("task", [LONG, UNITS_FIRST, "addition base=3 digits=2 terms=3", "copy base=3 digits=3",
+                                  "reverse base=2 digits=5", "prefix base=3 digits=4"])  # fmt: skip
+def test_a_written_answer_is_read_as_the_number_that_it_is(task):
+    spec = spec_of("GPT", task)
+    a, b = torch.tensor(spec.task.pairs()).T
+    answer_AB = torch.stack(spec.task.written(a, b))[spec.prompt :]
+    assert torch.equal(spec.read_answer(answer_AB), spec.task.value(a, b))
+    assert verify(spec, spec.initial(0)).total == spec.task.problems
 
 
 # Training
@@ -332,6 +359,14 @@ def test_the_engine_asks_the_rows_that_torch_asks(batch, targeted):
         assert torch.equal(engine_tokens(programs, lesson), expected)
         seen |= set(drawn[0][0].tolist())
     assert {77.0, 120.0} <= seen or not targeted
+
+
+def test_the_engine_asks_sums_from_their_units_on():
+    spec, recipe = spec_of("GPT", UNITS_FIRST), Recipe(**QUICK)
+    state = {"data_seed": torch.tensor([9]), "step": torch.tensor([5]), "mix_scale": torch.ones(1)}
+    hyper, programs = hyper_of([recipe]), EngineBackend(spec, recipe)
+    expected = step.tokens_of(spec, *step.draw(state, hyper, QUICK["batch"], 1, task=spec.task))[0, 0]
+    assert torch.equal(engine_tokens(programs, test_problems.lesson_of(programs, state, hyper)), expected)
 
 
 @pytest.mark.parametrize(
