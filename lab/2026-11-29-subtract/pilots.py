@@ -36,7 +36,8 @@ SIX = {
     "init": tuple((name, "scaled", 15) for name in ("q", "k", "v", "gate", "up", "down")),
 }  # fmt: skip
 """That of rope-six without new starts, in fewer steps: with eight units it made 17 of 32 seeds of 62p add."""
-MINUS = {"name": "subtraction"}
+SHORT = {**GPT, "steps": 30_000, "batch": 128, "lr": 0.01, "curriculum": (), "mixed_lengths": 0.0}
+MINUS, PLUS = {"name": "subtraction"}, {"name": "addition"}
 PILOTS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], int | tuple[int, ...]]] = {
     # name: net, task, recipe, how many seeds from 1 on, or which
     "rope two heads, 4 units": ({"preset": "122p", "heads": 2, "ffn": 4}, MINUS, COSINE, 8),
@@ -67,6 +68,32 @@ PILOTS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], int | tu
         {**SIX, "steps": 30_000, "grokfast_end": 10_000, "curriculum": ()},
         8,
     ),
+    "rope two heads, 8 units, 4 wide, 2 digits, adds": (
+        {"preset": "122p", "heads": 2, "ffn": 8, "width": 4},
+        {"name": "addition", "digits": 2},
+        {**SIX, "steps": 30_000, "grokfast_end": 10_000, "curriculum": ()},
+        8,
+    ),
+    "two digits by a cosine, subtracts": (
+        {"preset": "122p", "heads": 2, "ffn": 8, "width": 4},
+        {**MINUS, "digits": 2},
+        {**COSINE, "steps": 30_000},
+        8,
+    ),
+    "763p, two digits, subtracts": ({"preset": "763p"}, {**MINUS, "digits": 2}, SHORT, 8),
+    "two digits by a cosine, adds": (
+        {"preset": "122p", "heads": 2, "ffn": 8, "width": 4},
+        {**PLUS, "digits": 2},
+        {**COSINE, "steps": 30_000},
+        8,
+    ),
+    "763p, two digits, adds": ({"preset": "763p"}, {**PLUS, "digits": 2}, SHORT, 8),
+    "763p, ten digits, mixed lengths": (
+        {"preset": "763p"},
+        MINUS,
+        {**SHORT, "curriculum": ((3, 2_000), (6, 5_000)), "mixed_lengths": 1.0},
+        8,
+    ),
     # One head, but a position of its own for each digit of each number.
     "low_rank 12 wide, 32 units, 3 digits": (
         {"preset": "763p", "width": 12, "ffn": 32},
@@ -92,6 +119,31 @@ PILOTS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], int | tu
         {**MINUS, "digits": 3},
         {**SIX, "steps": 200_000, "grokfast_end": 60_000, "curriculum": ()},
         (4, 6),
+    ),
+    # More units, in the width of the best one; then with borrows, and by a cosine of the rate.
+    "base 14.6, two heads, 16 units, six": (
+        {"preset": "122p", "heads": 2, "ffn": 16, "rope_base": 14.6},
+        MINUS,
+        SIX,
+        8,
+    ),
+    "base 14.6, two heads, 16 units, six, borrows": (
+        {"preset": "122p", "heads": 2, "ffn": 16, "rope_base": 14.6},
+        MINUS,
+        {**SIX, "carry_mix": 0.5},
+        8,
+    ),
+    "base 14.6, two heads, 16 units, cosine": (
+        {"preset": "122p", "heads": 2, "ffn": 16, "rope_base": 14.6},
+        MINUS,
+        COSINE,
+        8,
+    ),
+    "base 14.6, two heads, 16 units, 8 wide": (
+        {"preset": "122p", "heads": 2, "ffn": 16, "width": 8, "rope_base": 14.6},
+        MINUS,
+        COSINE,
+        8,
     ),
     "base 14.6, four heads, 16 units, 5 wide": (
         {"preset": "122p", "heads": 4, "ffn": 16, "width": 5, "rope_base": 14.6},
