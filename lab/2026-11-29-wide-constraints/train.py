@@ -4,20 +4,18 @@ It goes on with what FOLDER and outcomes.csv have. An arm's rows are added to ou
 ended. FIRST STEP: of the arms in the plan's order every STEP-th, from FIRST on, so that several can train side by side.
 """
 
-import fcntl
 import sys
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import yaml
 
 import search
+from lab import outcomes
 
 HERE = Path(__file__).parent
 SCALES = ("57p", "74p", "100p", "170p")
 OUTCOMES = HERE / "outcomes.csv"
-COLUMNS = ["init_seed", "outcome", "stages", "steps", "grok_step", "params", "best_exact", "verified"]
 
 
 def arms() -> list[tuple[str, dict[str, Any]]]:
@@ -31,33 +29,14 @@ def arms() -> list[tuple[str, dict[str, Any]]]:
     return found
 
 
-def is_done(scale: str, arm: str) -> bool:
-    """True if the arm's rows are in outcomes.csv."""
-    if not OUTCOMES.exists():
-        return False
-    rows = pd.read_csv(OUTCOMES)
-    return bool(((rows.scale == scale) & (rows.arm == arm)).any())
-
-
-def add(scale: str, arm: str, rows: pd.DataFrame) -> None:
-    """Add an arm's rows to outcomes.csv; one process at a time."""
-    found = rows.sort_values("init_seed")[COLUMNS]
-    found.insert(0, "arm", arm)
-    found.insert(0, "scale", scale)
-    with OUTCOMES.open("a", encoding="utf-8", newline="") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        file.seek(0, 2)
-        found.to_csv(file, index=False, header=file.tell() == 0, lineterminator="\n")
-
-
 def main(folder: str, first: str = "0", step: str = "1") -> None:
     """Train every `step`-th arm from `first` on."""
     for scale, study in arms()[int(first) :: int(step)]:
         arm = study["configurations"][0]["name"]
-        if is_done(scale, arm):
+        if outcomes.has(OUTCOMES, scale=scale, arm=arm):
             continue
         trained = search.run(study, home=Path(folder) / study["name"])
-        add(scale, arm, trained.seeds)
+        outcomes.add(OUTCOMES, trained.seeds, scale=scale, arm=arm)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,32 @@
+"""Outcomes of a plan's parts in one table, each added when it has ended; several processes may train side by side."""
+
+from __future__ import annotations
+
+import fcntl
+from pathlib import Path
+
+import pandas as pd
+
+COLUMNS = ["init_seed", "outcome", "stages", "steps", "grok_step", "params", "best_exact", "verified"]
+
+
+def has(table: Path, **part: object) -> bool:
+    """True if a table has a part's rows. part: columns and values that they have in all of its rows."""
+    if not table.exists():
+        return False
+    rows = pd.read_csv(table)
+    is_its = pd.Series(True, rows.index)
+    for column, value in part.items():
+        is_its &= rows[column] == value
+    return bool(is_its.any())
+
+
+def add(table: Path, seeds: pd.DataFrame, **part: object) -> None:
+    """Add a part's seeds, of which all have ended, to a table. seeds: with COLUMNS, as `search.run` gives them."""
+    found = seeds.sort_values("init_seed")[COLUMNS]
+    for place, (column, value) in enumerate(part.items()):
+        found.insert(place, column, value)
+    with table.open("a", encoding="utf-8", newline="") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0, 2)
+        found.to_csv(file, index=False, header=file.tell() == 0, lineterminator="\n")
