@@ -1,4 +1,7 @@
-"""What constraints cost in five bases: `python make.py` writes the plan's ten studies."""
+"""What constraints cost in five bases: `python make.py` writes the plan's ten studies.
+
+The page's tables are made of by-base.csv, which train.py writes.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import yaml
 
+from lab.tables import holm, markdown, read
 from model import Spec, preset
+from reports.ratios import Paired, ends_text, times
 
 HERE = Path(__file__).parent
 BASES = (10, 2, 3, 5, 7)
@@ -17,6 +24,7 @@ CONSTRAINTS = ("tie_vo", "tie_qk", "qk_dim=4", "rank1_out", "shared_norm", "no_f
 FIRST = 998_401
 VECTORS = {"67p": 96, "170p": 48}
 """By scale, in the order in which they are trained."""
+PERMUTATIONS = 100_000
 TABLE = HERE.parents[1] / "studies" / "constraints.yaml"
 ANY_BASE = {
     "finish_above": 1,
@@ -80,6 +88,87 @@ def write_studies() -> None:
                 f"# {scale} in base {base}: the table of constraints' recipe, each toggled (README.md; by make.py).\n"
             )
             (HERE / f"{scale}-base-{base}.yaml").write_text(head + text, encoding="utf-8")
+
+
+# Results
+
+
+def paired(rows: pd.DataFrame, arm: str) -> Paired:
+    """Return the counts of seeds by success in an arm, and without its constraint toggled."""
+    grokked = rows.assign(grokked=rows["outcome"].eq("grokked")).pivot(
+        index="init_seed", columns="arm", values="grokked"
+    )
+    return Paired.of(list(zip(grokked[arm], grokked["none"], strict=True)))
+
+
+def p_alike(counts_B2: np.ndarray, draw: np.random.Generator) -> float:
+    """Return p: are the odds the same in all bases? counts_B2: seeds that one arm alone groks, by base and arm.
+
+    By permutation of which arm each of them is of: how often is Pearson's statistic as large?
+    """
+    totals_B = counts_B2.sum(1)
+    share = counts_B2[:, 0].sum() / max(totals_B.sum(), 1)
+
+    def statistic(first_NB: np.ndarray) -> np.ndarray:
+        expected = np.maximum(totals_B * share * (1 - share), 1e-12)
+        return ((first_NB - totals_B * share) ** 2 / expected).sum(-1)
+
+    shuffled_NB = draw.multivariate_hypergeometric(totals_B, int(counts_B2[:, 0].sum()), size=PERMUTATIONS)
+    beyond = statistic(shuffled_NB) >= statistic(counts_B2[:, 0]) - 1e-9
+    return float((beyond.sum() + 1) / (PERMUTATIONS + 1))
+
+
+def cells(scale: str) -> dict[str, list[Paired]]:
+    """Return each arm's counts in all bases."""
+    rows = read("by-base.csv").query("scale == @scale")
+    names = [name for name, _ in arms(scale) if name != "none"]
+    return {name: [paired(rows[rows["base"] == base], name) for base in BASES] for name in names}
+
+
+def costs(scale: str) -> str:
+    """Return each arm's share over that of `none`, by base; in bold what costs or helps by Holm over the scale."""
+    found = cells(scale)
+    corrected = iter(holm([cell.p for by_base in found.values() for cell in by_base]))
+    rates = [f"{cell.both + cell.second} of {cell.n}" for cell in next(iter(found.values()))]
+    lines = [("none", *rates)]
+    for name, by_base in found.items():
+        texts = []
+        for cell in by_base:
+            text = f"{times(cell.ratio)} ({ends_text(cell.ratio_interval, '–')})"
+            texts.append(f"**{text}**" if next(corrected) < 0.05 else text)
+        lines.append((name, *texts))
+    return markdown(("toggled", *(f"base {base}" for base in BASES)), lines)
+
+
+def alike(scale: str) -> str:
+    """Return the plan's question for each constraint: seeds that one arm alone groks, in all bases, and p."""
+    draw, found = np.random.default_rng(0), cells(scale)
+    counts = {name: np.array([(cell.first, cell.second) for cell in by_base]) for name, by_base in found.items()}
+    ps = [p_alike(counts_B2, draw) for counts_B2 in counts.values()]
+    corrected = holm(ps)
+    pooled = holm([Paired(0, *map(int, counts_B2.sum(0)), 0).p for counts_B2 in counts.values()])
+    lines = []
+    for (name, counts_B2), p, by_holm, of_all in zip(counts.items(), ps, corrected, pooled, strict=True):
+        first, second = counts_B2.sum(0)
+        lines.append((name, first, second, f"{of_all:.2g}", f"{p:.2g}", f"{by_holm:.2g}"))
+    head = ("toggled", "it alone groks", "none alone", "p, all bases (Holm)", "p, same in all", "by Holm")
+    return markdown(head, lines)
+
+
+def costs_67p() -> str:
+    return costs("67p")
+
+
+def alike_67p() -> str:
+    return alike("67p")
+
+
+def costs_170p() -> str:
+    return costs("170p")
+
+
+def alike_170p() -> str:
+    return alike("170p")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Train the plan's ten studies, one after the other: `python train.py FOLDER [FIRST STEP]`.
 
-It goes on with what FOLDER and outcomes.csv have. A study's rows are added to outcomes.csv, arm by arm, when all its
+It goes on with what FOLDER and by-base.csv have. A study's rows are added to by-base.csv, arm by arm, when all its
 vectors have ended. FIRST STEP: every STEP-th study from FIRST on, so that several can train side by side.
 """
 
@@ -11,7 +11,7 @@ import search
 from lab import outcomes
 
 HERE = Path(__file__).parent
-OUTCOMES = HERE / "outcomes.csv"
+OUTCOMES = HERE / "by-base.csv"
 SCALES, BASES = ("67p", "170p"), (10, 2, 3, 5, 7)
 STUDIES = [(scale, base) for scale in SCALES for base in BASES]
 

@@ -1,7 +1,8 @@
 """Train the plan's four scales, one arm after the other: `python train.py FOLDER [FIRST STEP]`.
 
-It goes on with what FOLDER and outcomes.csv have. An arm's rows are added to outcomes.csv when all its vectors have
-ended. FIRST STEP: of the arms in the plan's order every STEP-th, from FIRST on, so that several can train side by side.
+It goes on with what FOLDER and wide-constraints.csv have. An arm's rows are added to wide-constraints.csv when all its
+vectors have ended. FIRST STEP: of the arms in the plan's order every STEP-th, from FIRST on, so that several can train
+side by side.
 """
 
 import sys
@@ -15,7 +16,7 @@ from lab import outcomes
 
 HERE = Path(__file__).parent
 SCALES = ("57p", "74p", "100p", "170p")
-OUTCOMES = HERE / "outcomes.csv"
+OUTCOMES = HERE / "wide-constraints.csv"
 
 
 def arms() -> list[tuple[str, dict[str, Any]]]:
