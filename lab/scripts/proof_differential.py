@@ -39,6 +39,7 @@ from model import PRESETS
 from model.spec import FAMILIES, Spec
 from model.tied import untied
 from model.transfer import transfer
+from model.verdict import digest
 from trainer.checkpoints.checkpoint import Checkpoint
 
 Numbers = NDArray[np.float64]
@@ -425,7 +426,8 @@ class Comparison:
     """One net, and what the three say of it."""
 
     def __init__(self, net: Drawn):
-        self.net, self.draws = net, random.Random(repr(net.spec))
+        # a field that specs get later changes no θ
+        self.net, self.draws = net, random.Random(digest(net.theta_P))
         self.decoder = Decoder(net.spec, net.theta_P, net.digits)
         self.program = Program(net.spec, net.theta_P)
         self.row = dict.fromkeys((*COUNTS, "queries", "cases", "pairs"), 0) | {"least": math.inf}
