@@ -6,7 +6,7 @@ The page's tables are made of by-base.csv, which train.py writes.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,9 @@ import numpy as np
 import pandas as pd
 import yaml
 
+from lab.plans import changes, toggled, write_plan
 from lab.tables import holm, markdown, read
-from model import Spec, preset
+from model import Spec, make_spec, preset
 from reports.ratios import Paired, ends_text, times
 
 HERE = Path(__file__).parent
@@ -36,26 +37,15 @@ ANY_BASE = {
 """Recycling reads a probe of base ten; the finish is addition's in base ten."""
 
 
-def toggled(spec: Spec, constraint: str) -> Spec:
-    """Return a spec with a constraint taken off, or applied."""
-    name, _, value = constraint.partition("=")
-    return spec.toggled(name, int(value) if value else True)
-
-
-def changes(spec: Spec, base: str) -> dict[str, Any]:
-    """Return a spec as a study file writes it: a preset, and what differs from it."""
-    fields, of_base = spec.as_dict(), preset(base).as_dict()
-    return {"preset": base} | {name: value for name, value in fields.items() if value != of_base[name]}
-
-
 def arms(scale: str) -> Iterable[tuple[str, Spec]]:
     """Yield the arms of a scale by name: as it is, with each constraint toggled, and with one head where it has two."""
     spec = preset(scale)
     yield "none", spec
     for constraint in CONSTRAINTS:
         yield constraint, toggled(spec, constraint)
-    if getattr(spec, "heads") == 2:  # noqa: B009
-        yield "one head", replace(spec, heads=1)  # type: ignore[call-arg]
+    fields = spec.as_dict()
+    if fields["heads"] == 2:
+        yield "one head", make_spec(**fields | {"heads": 1})
 
 
 def study(scale: str, base: int) -> dict[str, Any]:
@@ -73,21 +63,10 @@ def study(scale: str, base: int) -> dict[str, Any]:
     }
 
 
-class Plain(yaml.SafeDumper):
-    """Writes equal values in full: study files have no aliases."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
 def write_studies() -> None:
-    for scale in VECTORS:
-        for base in BASES:
-            text = yaml.dump(study(scale, base), Dumper=Plain, sort_keys=False, default_flow_style=None, width=130)
-            head = (
-                f"# {scale} in base {base}: the table of constraints' recipe, each toggled (README.md; by make.py).\n"
-            )
-            (HERE / f"{scale}-base-{base}.yaml").write_text(head + text, encoding="utf-8")
+    for scale, base in product(VECTORS, BASES):
+        comment = f"{scale} in base {base}: the table of constraints' recipe, each toggled (README.md; by make.py)."
+        write_plan(HERE, study(scale, base), comment)
 
 
 # Results

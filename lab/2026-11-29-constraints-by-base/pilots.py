@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 import yaml
+from make import ANY_BASE, TABLE  # beside this file
 
 from model import make_spec, preset
 from trainer import Bank, Pair, Recipe, Seed
@@ -22,7 +23,6 @@ from trainer import Bank, Pair, Recipe, Seed
 FILE = Path(__file__).with_name("pilots.csv")
 COLUMNS = ["preset", "task", "equals", "seed", "outcome", "steps", "best_token", "best_exact"]
 SEEDS = range(1, 17)
-TABLE = Path(__file__).parents[2] / "studies" / "constraints.yaml"
 TASKS: tuple[dict[str, Any], ...] = (
     {"name": "addition"},
     {"name": "addition", "base": 2},
@@ -31,14 +31,6 @@ TASKS: tuple[dict[str, Any], ...] = (
     {"name": "addition", "base": 7},
     {"name": "addition", "terms": 3},
 )
-ANY_BASE = {
-    "finish_above": 1,
-    "recycle_every": 0,
-    "recycle_from": 4_000,
-    "recycle_until": 16_000,
-    "recycle_unless": [],
-}
-"""Recycling reads a probe of base ten; the finish is addition's."""
 FREE = {"init": (), "lr_factors": ()}
 """EQUALS anywhere: where it is put is of base ten."""
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from lab.plans import changes, toggled, write_plan
 from model import Spec, preset
 
 HERE = Path(__file__).parent
@@ -20,18 +21,6 @@ LONG = {"steps": 100_000, "init": []}
 SCALES: dict[str, dict[str, Any]] = {"57p": {}, "74p": {}, "100p": {"init": RING_100P}, "170p": LONG}
 """Changes of the wide stage's recipe, in the order in which the scales are trained."""
 VECTORS = {"57p": 64, "74p": 32, "100p": 32, "170p": 32}
-
-
-def toggled(spec: Spec, constraint: str) -> Spec:
-    """Return a spec with a constraint taken off, or applied."""
-    name, _, value = constraint.partition("=")
-    return spec.toggled(name, int(value) if value else True)
-
-
-def changes(spec: Spec, base: str) -> dict[str, Any]:
-    """Return a spec as a study file writes it: a preset, and what differs from it."""
-    fields, of_base = spec.as_dict(), preset(base).as_dict()
-    return {"preset": base} | {name: value for name, value in fields.items() if value != of_base[name]}
 
 
 def arms(scale: str) -> Iterable[tuple[str, Spec]]:
@@ -71,18 +60,13 @@ def study(scale: str) -> dict[str, Any]:
     }
 
 
-class Plain(yaml.SafeDumper):
-    """Writes equal values in full: study files have no aliases."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
 def write_studies() -> None:
     for scale in SCALES:
-        text = yaml.dump(study(scale), Dumper=Plain, sort_keys=False, default_flow_style=None, width=130)
-        head = f"# {scale}: 57p-wide's road, each constraint toggled in all of its stages (README.md; by make.py).\n"
-        (HERE / f"wide-{scale}.yaml").write_text(head + text, encoding="utf-8")
+        write_plan(
+            HERE,
+            study(scale),
+            f"{scale}: 57p-wide's road, each constraint toggled in all of its stages (README.md; by make.py).",
+        )
 
 
 if __name__ == "__main__":
