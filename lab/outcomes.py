@@ -22,11 +22,16 @@ def has(table: Path, **part: object) -> bool:
 
 
 def add(table: Path, seeds: pd.DataFrame, **part: object) -> None:
-    """Add a part's seeds, of which all have ended, to a table. seeds: with COLUMNS, as `search.run` gives them."""
-    found = seeds.sort_values("init_seed")[COLUMNS]
+    """Add a part's seeds, of which all have ended, to a table in one write: so `has` is true of all or of none.
+
+    seeds: with COLUMNS, as `search.run` gives them. part: its columns, each a value or a series of the seeds'.
+    """
+    found = seeds[COLUMNS].copy()
     for place, (column, value) in enumerate(part.items()):
         found.insert(place, column, value)
+    text = found.sort_values([*part, "init_seed"]).to_csv(index=False, header=False, lineterminator="\n")
     with table.open("a", encoding="utf-8", newline="") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0, 2)
-        found.to_csv(file, index=False, header=file.tell() == 0, lineterminator="\n")
+        head = "" if file.tell() else ",".join([*part, *COLUMNS]) + "\n"
+        file.write(head + text)

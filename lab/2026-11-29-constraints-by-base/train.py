@@ -1,19 +1,21 @@
 """Train the plan's ten studies, one after the other: `python train.py FOLDER [FIRST STEP]`.
 
-It goes on with what FOLDER and by-base.csv have. A study's rows are added to by-base.csv, arm by arm, when all its
-vectors have ended. FIRST STEP: every STEP-th study from FIRST on, so that several can train side by side.
+It goes on with what FOLDER and by-base.csv have. A study's rows are added to by-base.csv at once, when all its vectors
+have ended. FIRST STEP: every STEP-th study from FIRST on, so that several can train side by side.
 """
 
 import sys
+from itertools import product
 from pathlib import Path
+
+from make import BASES, VECTORS  # beside this file
 
 import search
 from lab import outcomes
 
 HERE = Path(__file__).parent
 OUTCOMES = HERE / "by-base.csv"
-SCALES, BASES = ("67p", "170p"), (10, 2, 3, 5, 7)
-STUDIES = [(scale, base) for scale in SCALES for base in BASES]
+STUDIES = list(product(VECTORS, BASES))
 
 
 def main(folder: str, first: str = "0", step: str = "1") -> None:
@@ -23,8 +25,7 @@ def main(folder: str, first: str = "0", step: str = "1") -> None:
             continue
         name = f"{scale}-base-{base}"
         trained = search.run(HERE / f"{name}.yaml", home=Path(folder) / name)
-        for arm, seeds in trained.seeds.groupby("title", sort=False):
-            outcomes.add(OUTCOMES, seeds, scale=scale, base=base, arm=arm)
+        outcomes.add(OUTCOMES, trained.seeds, scale=scale, base=base, arm=trained.seeds["title"])
 
 
 if __name__ == "__main__":
