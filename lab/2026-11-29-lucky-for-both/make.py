@@ -24,7 +24,14 @@ NAME, LATER = "lucky-both", 30_500
 KEPT = ["title", "init_seed", "data_seed", "outcome", "steps", "grok_step", "best_exact"]
 TASKS = ("adds", "subtracts")
 RESAMPLES, PERMUTATIONS = 10_000, 10_000
-SAME_TASK = {"addition with addition, on other data": 0, "subtraction with subtraction, on other data": 1}
+ANSWER = 2
+ROWS = (
+    "addition with addition, on other data",
+    "subtraction with subtraction, on other data",
+    "addition with subtraction, on other data",
+    "addition with subtraction, on the same data",
+    "mean of the first two, less the third",  # not planned
+)
 
 
 def collect(home: str) -> None:
@@ -42,49 +49,44 @@ def steps() -> np.ndarray:
     return table.to_numpy().reshape(len(table), len(TASKS), -1)
 
 
-def correlation(first_V: np.ndarray, second_V: np.ndarray) -> float:
-    """Return Spearman's."""
-    return float(np.corrcoef(rankdata(first_V), rankdata(second_V))[0, 1])
+def correlation(first_NV: np.ndarray, second_NV: np.ndarray) -> np.ndarray:
+    """Return Spearman's of N samples of vectors [N]."""
+    apart = [ranks - ranks.mean(-1, keepdims=True) for ranks in (rankdata(x, axis=-1) for x in (first_NV, second_NV))]
+    first, second = apart
+    product: np.ndarray = (first * second).sum(-1) / np.sqrt((first**2).sum(-1) * (second**2).sum(-1))
+    return product
 
 
-def across(adds_VD: np.ndarray, subtracts_VD: np.ndarray, shift: int) -> float:
-    """Return the mean correlation of addition with subtraction. shift: 1 for different data, 0 for the same."""
-    pairs = [correlation(adds_VD[:, d], subtracts_VD[:, (d + shift) % 2]) for d in range(2)]
-    return float(np.mean(pairs))
+def across(adds_NVD: np.ndarray, subtracts_NVD: np.ndarray, shift: int) -> np.ndarray:
+    """Return the mean correlation of addition with subtraction [N]. shift: 1 for different data, 0 for the same."""
+    pairs = [correlation(adds_NVD[..., d], subtracts_NVD[..., (d + shift) % 2]) for d in range(2)]
+    mean: np.ndarray = np.mean(pairs, axis=0)
+    return mean
 
 
-def estimates(steps_VTD: np.ndarray) -> list[float]:
-    """Return the plan's four correlations."""
-    own = [correlation(steps_VTD[:, task, 0], steps_VTD[:, task, 1]) for task in SAME_TASK.values()]
-    adds_VD, subtracts_VD = steps_VTD[:, 0], steps_VTD[:, 1]
-    return [*own, across(adds_VD, subtracts_VD, 1), across(adds_VD, subtracts_VD, 0)]
+def estimates(steps_NVTD: np.ndarray) -> np.ndarray:
+    """Return the correlations of ROWS [N, 5], of N samples of vectors."""
+    own = [correlation(steps_NVTD[..., task, 0], steps_NVTD[..., task, 1]) for task in range(2)]
+    adds_NVD, subtracts_NVD = steps_NVTD[..., 0, :], steps_NVTD[..., 1, :]
+    other, same = (across(adds_NVD, subtracts_NVD, shift) for shift in (1, 0))
+    return np.stack([*own, other, same, np.mean(own, axis=0) - other], axis=-1)
 
 
-@cache
 def correlations() -> str:
-    """Return the four correlations, with intervals and p."""
+    """Return the correlations, with intervals and the planned p."""
     steps_VTD, draw = steps(), np.random.default_rng(0)
     vectors = len(steps_VTD)
-    found = estimates(steps_VTD)
-    resampled = [estimates(steps_VTD[draw.integers(vectors, size=vectors)]) for _ in range(RESAMPLES)]
+    found = estimates(steps_VTD[None])[0]
+    resampled = estimates(steps_VTD[draw.integers(vectors, size=(RESAMPLES, vectors))])
     low, high = np.quantile(resampled, (0.025, 0.975), axis=0)
 
-    shuffled = [across(steps_VTD[draw.permutation(vectors), 0], steps_VTD[:, 1], 1) for _ in range(PERMUTATIONS)]
-    beyond = sum(abs(value) >= abs(found[2]) - 1e-12 for value in shuffled)
-    p = (beyond + 1) / (PERMUTATIONS + 1)
-    names = [*SAME_TASK, "addition with subtraction, on other data", "addition with subtraction, on the same data"]
+    shuffled = np.stack([draw.permutation(vectors) for _ in range(PERMUTATIONS)])
+    by_chance = across(steps_VTD[shuffled, 0], steps_VTD[None, :, 1], 1)
+    beyond = (np.abs(by_chance) >= abs(found[ANSWER]) - 1e-12).sum()
     lines = []
-    for n, name in enumerate(names):
-        interval = f"{low[n]:.2f} to {high[n]:.2f}"
-        lines.append((name, f"{found[n]:.2f}", interval, f"{p:.2g}" if n == 2 else ""))
-
-    # Not planned.
-    own_less_across = np.mean([*resampled, found], axis=1, where=[True, True, False, False]) - [
-        each[2] for each in [*resampled, found]
-    ]
-    low_less, high_less = np.quantile(own_less_across[:-1], (0.025, 0.975))
-    name = "mean of the first two, less the third"
-    lines.append((name, f"{own_less_across[-1]:.2f}", f"{low_less:.2f} to {high_less:.2f}", ""))
+    for n, name in enumerate(ROWS):
+        p = f"{(beyond + 1) / (PERMUTATIONS + 1):.2g}" if n == ANSWER else ""
+        lines.append((name, f"{found[n]:.2f}", f"{low[n]:.2f} to {high[n]:.2f}", p))
     return markdown(("correlation over vectors", "Spearman's", "95 %", "p"), lines)
 
 
