@@ -77,6 +77,8 @@ FILES = {
     # The model
     "name: x\nmodel: 59p\nseeds: [1]": "model: unknown preset '59p'; did you mean 58p or 61p?",
     "name: x\nmodel: 59p": "model: unknown preset '59p'; did you mean 58p or 61p?\n*seeds: missing",
+    "name: x\nmodel: {preset: 59p}": "model: unknown preset '59p'; did you mean 58p or 61p?\n*seeds: missing",
+    "name: x\nmodel: {family: rop}": "model: unknown family 'rop'; did you mean rope?\n*seeds: missing",
     "name: x\nmodel: {rung: 57p, qkdim: 3}\nseeds: [1]": "model: unknown constraint 'qkdim' *; did you mean qk_dim?",
     "name: x\nmodel: {rung: 57p, qk_dim: 1}\nseeds: [1]": "model: tie_qk excludes qk_dim=1: *",
     "name: x\nmodel: {rung: 57p, hidden: 8}\nseeds: [1]": "model: tie_fc2_head needs hidden=2",

@@ -72,7 +72,8 @@ class Sums(Columns):
         import torch
 
         sign, equals = (torch.full_like(columns[0][0], self.base + n) for n in range(2))
-        *numbers, answer = (number[:: 1 if self.spells_units_first else -1] for number in columns)
+        step = 1 if self.units_first else -1
+        *numbers, answer = (number[::step] for number in columns)
         asked = []
         behind = [sign] * (self.numbers - 1) + [equals]
         for number, mark in zip(numbers, behind, strict=True):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from pydantic import Field, create_model, field_validator, model_validator
 
 from model import Spec, preset
+from model.spec import family_class
 from model.tied import Tied
 from search.study.kind import Asked, Kind, kind_of, kinds
 from search.study.reading import Data
@@ -51,9 +52,11 @@ class Opening(Strict):
     @field_validator("model")
     @classmethod
     def _known(cls, value: str | Data | None) -> str | Data | None:
-        """Refuse a misspelt preset at once, also where another key is missing."""
-        if isinstance(value, str):
-            preset(value)
+        """Refuse a misspelt preset or family at once, also where another key is missing."""
+        named = {"preset": value} if isinstance(value, str) else value or {}
+        for name, known in (("preset", preset), ("family", family_class)):
+            if isinstance(named.get(name), str):
+                known(named[name])
         return value
 
 
