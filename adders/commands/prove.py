@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -20,7 +20,6 @@ from search.cli.options import (
     json_option,
     load_checkpoint,
     name_of,
-    number_option,
     progress_bar,
     right_on,
     said_of,
@@ -32,6 +31,7 @@ from search.errors import Failure, UserError, reraise_as
 from search.store.home import home_flag
 
 if TYPE_CHECKING:
+    from adders.proof.net import Asked
     from adders.proof.prover import Proof
     from model import Spec
     from search.store.home import Home
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from trainer.checkpoints.checkpoint import Checkpoint
 
 LIMIT_S = 600
-DIGITS = 10
 SAMPLED = 20_000
 """Pairs that are decoded of what stays undecided."""
 SAMPLE_SEED = 20
@@ -51,7 +50,11 @@ SAMPLE_SEED = 20
     "--study",
     help="Instead: the grokked seeds of this study. The records get the verdicts.",
 )
-@number_option("--digits", DIGITS, 1, DIGITS, "Of the numbers.")
+@click.option(
+    "--digits",
+    type=click.IntRange(1, 20),
+    help="Of the numbers. Not set: as many as the task has.",
+)
 @click.option(
     "--limit",
     "limit_s",
@@ -82,7 +85,7 @@ SAMPLE_SEED = 20
 def prove(
     checkpoint: Path | None,
     study: str | None,
-    digits: int,
+    digits: int | None,
     limit_s: int,
     level: str | None,
     record: bool,
@@ -97,7 +100,7 @@ def prove(
     """
     if study and not checkpoint:
         given = {
-            "--digits": digits < DIGITS,
+            "--digits": digits,
             "--level": level,
             "--record": record,
             "--count": counts,
@@ -108,22 +111,23 @@ def prove(
         _prove_study(home, study, limit_s, as_json)
     if not checkpoint or study:
         raise UserError("give a CHECKPOINT, or --study STUDY")
-    from adders.proof.count import count_wrong
     from adders.proof.file import verdict_of
+    from adders.proof.net import Asked
     from adders.proof.prover import prove as decide
-    from adders.proof.rounding import MACHINES, Lost
+    from adders.proof.rounding import MACHINES
     from model.adderboard import failures
     from model.verdict import COUNTEREXAMPLE, PROVED, UNDECIDED
 
-    if record and (digits < DIGITS or not checkpoint.is_dir()):
-        raise UserError(f"--record writes into a folder, and what holds for {DIGITS} digits")
+    if record and (digits or not checkpoint.is_dir()):
+        raise UserError("--record writes into a folder, and what holds for all digits")
     # before the proof, which may take minutes
     if target:
         check_file(target)
     loaded = load_checkpoint(checkpoint, any_task=True)
+    by_columns = {"--digits": digits, "--level any": level == "any", "-o": target}
     if not loaded.spec.task.is_measured:
-        by_columns = {"--digits": digits < DIGITS, "--level any": level == "any", "-o": target}
         _other_task(loaded, checkpoint, limit_s, as_json, record, counts, by_columns)
+    digits = _digits(loaded.spec, digits)
     with reraise_as(checkpoint), progress_bar("proving", quiet=as_json) as say:
         machine = MACHINES[level] if level else None
         watch = partial(say, "proving")
@@ -131,15 +135,12 @@ def prove(
     values = verdict_of(loaded.spec, loaded.theta_P, proof)
     lines = list(_lines(loaded.spec, proof))
     if counts and proof.verdict == COUNTEREXAMPLE:
-        try:
-            count = count_wrong(loaded.spec, loaded.theta_P, digits=digits, limit_s=limit_s)
-            values["count"] = asdict(count)
-            lines.append(f"  {count.wrong:,} pairs are wrong for certain, {count.possible:,} may be")
-        except Lost as lost:
-            lines.append(f"  wrong pairs are not counted: {lost}")
-    # UNDECIDED alone does not say how often it is wrong, if it is
+        lines.append(_counted(loaded, digits, limit_s, values))
     if proof.verdict == UNDECIDED:
-        pairs = _some_pairs(digits, loaded.spec.adds)
+        if not any(by_columns.values()):
+            _decode_few(loaded, checkpoint, limit_s, as_json, counts)
+        # UNDECIDED alone does not say how often it is wrong, if it is
+        pairs = _some_pairs(digits, Asked.of(loaded.spec.task))
         wrong = len(failures(loaded.spec, loaded.theta_P, pairs))
         values["sampled"] = {"pairs": SAMPLED, "wrong": wrong}
         lines.append(f"  of {SAMPLED:,} pairs at random {wrong:,} are decoded wrongly")
@@ -162,13 +163,36 @@ def _record(folder: Path, loaded: Checkpoint, values: dict[str, Any]) -> Iterato
         yield f"  not recorded: the folder's verdict is: {said_of(own(kept) or kept)}"
 
 
-def _some_pairs(digits: int, adds: bool) -> list[tuple[int, int]]:
-    """Draw pairs of numbers of so many digits; unless they are added, the larger one is the first."""
+def _counted(loaded: Checkpoint, digits: int, limit_s: float, values: dict[str, Any]) -> str:
+    """Count the pairs that are wrong into `values`. Return how many there are, in words."""
+    from adders.proof.count import count_wrong
+    from adders.proof.rounding import Lost
+
+    try:
+        count = count_wrong(loaded.spec, loaded.theta_P, digits=digits, limit_s=limit_s)
+    except Lost as lost:
+        return f"  wrong pairs are not counted: {lost}"
+    values["count"] = asdict(count)
+    return f"  {count.wrong:,} pairs are wrong for certain, {count.possible:,} may be"
+
+
+def _digits(spec: Spec, digits: int | None) -> int:
+    """Return of how many digits numbers are. Raises UserError for more than the task has."""
+    from model.tasks import in_columns
+
+    most = in_columns(spec.task).digits
+    if digits and digits > most:
+        raise UserError(f"--digits: {spec.task.title} has {most}, got {digits}")
+    return digits or most
+
+
+def _some_pairs(digits: int, asked: Asked) -> list[tuple[int, int]]:
+    """Draw pairs of numbers of so many digits; of a difference the larger one is the first."""
     # always the same pairs, so that two runs of the command say the same
     draws = random.Random(SAMPLE_SEED)
-    end = 10**digits
+    end = asked.base**digits
     pairs = [(draws.randrange(end), draws.randrange(end)) for _ in range(SAMPLED)]
-    return pairs if adds else [(max(pair), min(pair)) for pair in pairs]
+    return [(max(pair), min(pair)) for pair in pairs] if asked.is_difference else pairs
 
 
 def _other_task(
@@ -182,22 +206,45 @@ def _other_task(
 ) -> None:
     """Refuse options that do not go with a checkpoint's task; decide it by decoding every problem, and end the command.
 
-    Return where proofs by columns are of the task. by_columns: their options, by name; true where they are given.
+    Return where proofs by columns are of the task and of the family. by_columns: their options, by name; true where
+    they are given.
     """
+    from adders.proof.net import FAMILIES, is_by_columns
+    from model.tasks import Subtraction, only_addition
+    from model.tied import ties_of
+
+    spec, task = loaded.spec, loaded.spec.task
+    is_proved = is_by_columns(task) and ties_of(spec)[0].family in FAMILIES
+    with reraise_as():
+        if record:
+            only_addition(task, "--record")
+    if counts and is_proved and isinstance(task, Subtraction):
+        raise UserError(f"--count counts wrong sums, and this model's task is {task.title}")
+    if is_proved:
+        return
+    for option in filter(by_columns.get, by_columns):
+        columns = "of proofs by columns: of a + b and of a - b, a >= b, in families of columns"
+        raise UserError(f"{option} is {columns}; {task.title} is decoded, problem by problem")
+    _decode(loaded, path, limit_s, as_json, counts)
+
+
+def _decode_few(loaded: Checkpoint, path: Path, limit_s: float, as_json: bool, counts: bool) -> None:
+    """Decide what a proof by columns left undecided by decoding every problem, and end the command.
+
+    Return where there are too many problems.
+    """
+    from adders.proof.enumeration import MOST, count
+
+    if count(loaded.spec.task) <= MOST:
+        _decode(loaded, path, limit_s, as_json, counts)
+
+
+def _decode(loaded: Checkpoint, path: Path, limit_s: float, as_json: bool, counts: bool) -> NoReturn:
+    """Decide a checkpoint by decoding every problem of its task, and end the command."""
     from adders.proof.enumeration import count, decode_all
-    from adders.proof.net import TASKS
-    from model.tasks import only_addition
     from model.verdict import COUNTEREXAMPLE, PROVED, UNDECIDED
 
     task = loaded.spec.task
-    with reraise_as():
-        if record or (counts and task in TASKS):
-            only_addition(task, "--record" if record else "--count")
-    if task in TASKS:
-        return
-    for option in filter(by_columns.get, by_columns):
-        columns = "of proofs by columns, of ten-digit addition and subtraction"
-        raise UserError(f"{option} is {columns}; {task.title} is decoded, problem by problem")
     with reraise_as(path), progress_bar("decoding", quiet=as_json) as say:
         result = decode_all(loaded.spec, loaded.theta_P, limit_s=limit_s, counts=counts, watch=partial(say, "decoding"))
     whole = count(task)
@@ -285,14 +332,17 @@ def _show_in_mlflow(records: StudyRecords) -> None:
 
 def _lines(spec: Spec, proof: Proof) -> Iterator[str]:
     """Yield the verdict and what it rests on."""
-    from adders.proof.columns import pairs_of
+    from adders.proof.net import Asked
     from model.verdict import COUNTEREXAMPLE, PROVED
 
     a, b = proof.pair
     task = spec.task
     head = f"{name_of(spec)}: {proof.verdict}"
     if proof.verdict == PROVED:
-        pairs = "" if spec.adds else f"{pairs_of(proof.digits, True):,} (a >= b)"
+        asked = Asked.of(task)
+        pairs = "" if spec.adds else f"{asked.base}^{2 * proof.digits}"
+        if asked.is_difference:
+            pairs = f"{asked.pairs(proof.digits):,} (a >= b)"
         yield f"{head} {right_on(proof.digits, proof.level, pairs)}"
     elif proof.verdict == COUNTEREXAMPLE:
         wrong = proof.wrong[0]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from adders.proof.net import COLUMNS, Net, normed
+from adders.proof.net import Net, normed
 from adders.proof.rounding import (
     SLACK,
     SPARE,
@@ -70,7 +70,7 @@ def possible(net: Net, k: int, token: int) -> Array:
     """Return 1 where a token can stand at a position when digit k is asked for at `token`, else 0 [T, V]."""
     allowed = np.zeros((net.prompt + k, net.vocabulary))
     # any digit at any place of a number: which of them go together, columns.py says
-    allowed[:, :10] = 1
+    allowed[:, : net.asked.base] = 1
     for place, only in (*net.fixed, (net.prompt - 1 + k, token)):
         allowed[place] = 0
         allowed[place, only] = 1
@@ -158,7 +158,7 @@ class Attention:
             sums = rounding(products).sum(-1) + (size - 1) * rounding(total)
             apart = np.abs(keys.value - keys.value[top]) @ query.error + keys.error @ query.size
             error = sums * SUMMED + net.scale * apart + SLACK * total
-            return score, error, np.zeros(COLUMNS)
+            return score, error, np.zeros(net.asked.columns)
 
         # keys: an error in the residual counts with all that follows it, where it may cancel
         slope = np.zeros(self.keys.value.shape[-1])
@@ -207,7 +207,7 @@ class Attention:
         norm = net.norms[0]
         x = net.residual.value[:length]
         if not net.alike:
-            return np.zeros(x.shape[:2]), np.zeros(COLUMNS)
+            return np.zeros(x.shape[:2]), np.zeros(net.asked.columns)
         root = 1 / np.sqrt((x * x).mean(-1, keepdims=True) + norm.eps)
         # the slope along x itself: directly, and by the norm, which x is a part of
         direct = root * (along * norm.weight.value)
@@ -220,7 +220,7 @@ class Attention:
         differing = (np.abs(slope - nearest[:, None]) * off).sum(-1)
         # half of the second derivative is less than 3 |direct| |off|² root / √D
         bend = 4 * np.sqrt((direct**2).mean(-1)) * (off**2).sum(-1) * root[..., 0]
-        by_column = np.abs(means) * net.shared[[net.place(0, j) for j in range(COLUMNS)]]
+        by_column = np.abs(means) * net.shared[[net.place(0, j) for j in range(net.asked.columns)]]
         return differing + bend, by_column.sum(-1)
 
     def _head(
@@ -241,7 +241,7 @@ class Attention:
         distance = np.maximum(top - score, 0)
 
         is_column = net.columns_of(length)[:, None] >= 0
-        is_digit = np.arange(net.vocabulary) < 10
+        is_digit = np.arange(net.vocabulary) < net.asked.base
         counts = (allowed > 0) | (is_column & is_digit)
         error = np.where(counts, error, 0).max(1, keepdims=True)
         # exp's argument: the score's error, and the rounding of its distance from the largest
@@ -290,8 +290,9 @@ class Attention:
 
 
 def _column_means(net: Net, of_token: Array) -> Array:
-    """Return the mean of ten digits' numbers [T, V, ...] at the place of each column of the first operand [J, ...]."""
-    return np.stack([of_token[net.place(0, j), :10].mean(0) for j in range(COLUMNS)])
+    """Return the mean of the digits' numbers [T, V, ...] at the place of each column of the first operand [J, ...]."""
+    places = [net.place(0, j) for j in range(net.asked.columns)]
+    return of_token[places, : net.asked.base].mean(1)
 
 
 def _additions(weight: Array, allowed: Array) -> float:

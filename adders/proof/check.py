@@ -3,17 +3,17 @@
 Python alone. Of the checkpoint it reads θ and spec. Of the proof it takes nothing on trust: what is said there must be
 what is found here (CHECKED says what that is).
 
-Theorem. Of all pairs of numbers with so many digits, greedy decoding in float32 writes the sum; of a net that
-subtracts, the difference, of all pairs for which it is not below 0. Proof, by induction over the answer's digits. The
-earlier digits being right, the two numbers decide every token that the net sees.
+Theorem. Of all pairs of numbers with so many digits, in the net's base, greedy decoding in float32 writes the sum; of a
+net that subtracts, the difference, of all pairs for which it is not below 0. Proof, by induction over the answer's
+digits. The earlier digits being right, the two numbers decide every token that the net sees.
 
 (1) A *query* is a digit k and the token t before it, at which it is asked for. A *case* of it is a set of pairs: each
-    column of the two numbers may be in some of 200 states (x, y, carry into it). Of a difference a - b, x and y are
+    column of the two numbers may be in some of 2 base² states (x, y, carry into it). Of a difference a - b, x and y are
     those of the answer and b, whose sum is a. The first cases of a query have one right answer each. All pairs are in
     them: they are counted.
 (2) Attention writes a sum over heads of Σ e u / Σ e over positions. A position's weight e and what u it hands over
     depend on its own token alone. So for any direction β and number a, "β · attention < a for all pairs of a case" is
-    "Σ e (β u - a) < 0 for all of them". Its largest value is a longest path through ten columns, the carry its memory.
+    "Σ e (β u - a) < 0 for all of them". Its largest value is a longest path through the columns, the carry its memory.
 (3) On a box around all that attention can write in a case, affine arithmetic gives for each rival a lower bound of the
     right logit minus the rival's: a number plus β · attention. (2) says if it is positive for all pairs of the case.
 (4) A case that this does not decide is split in two, by the column that moves the bound most.
@@ -412,10 +412,10 @@ def cut(row: list[Any], count: int) -> list[list[Any]]:
     return [row[i : i + n] for i in range(0, len(row), n)]
 
 
-def arc(radii: Row, start: float, stride: float) -> list[Row]:
-    """Return ten digits on an arc, of one radius or two."""
+def arc(radii: Row, start: float, stride: float, base: int = 10) -> list[Row]:
+    """Return a base's digits on an arc, of one radius or two."""
     table = []
-    for v in range(10):
+    for v in range(base):
         # product and sum may be fused, or rounded one after the other; float64's sum has a neighbour on either side
         apart = single(start + single(stride * v))
         fused = start + stride * v
@@ -425,6 +425,48 @@ def arc(radii: Row, start: float, stride: float) -> list[Row]:
         table.append([x * r for x, r in ends])
     return table
 
+
+# -- what is asked
+
+
+class Asked(NamedTuple):
+    """Two numbers of `digits` digits in a base, and their sum; or a - b, a not below b.
+
+    Of a difference, the x and y of a column's states are the digits of the answer and of b, whose sum is a.
+    """
+
+    base: int = 10
+    digits: int = 10
+    is_difference: bool = False
+
+    def pairs(self, digits: int) -> int:
+        """Return the number of pairs of so many digits; for a difference, of those where it is not below 0."""
+        numbers: int = self.base**digits
+        return numbers * (numbers + 1) // 2 if self.is_difference else numbers**2
+
+    def answer_of(self, state: tuple[int, ...]) -> int:
+        """Return the digit of the answer in a state, `base` more where its sum carries."""
+        total = sum(state)
+        return state[0] + total // self.base * self.base if self.is_difference else total
+
+
+TEN = Asked()
+
+
+def asked_of(task: str) -> Asked:
+    """Read what a spec says of its task: "addition", or "subtraction base=3 digits=4"."""
+    name, *options = task.split()
+    values = {"base": 10, "digits": 10}
+    for option in options:
+        key, _, value = option.partition("=")
+        require(key in values and value.isdecimal(), OTHER_TASK)
+        values[key] = int(value)
+    is_known = name in ("addition", "subtraction") and 2 <= values["base"] <= 16 and 2 <= values["digits"] <= 10
+    require(is_known, OTHER_TASK)
+    return Asked(**values, is_difference=name == "subtraction")
+
+
+OTHER_TASK = "another task than a + b or a - b of at most ten digits"
 
 # -- nets: each family's file in model/submissions, step by step
 
@@ -451,14 +493,12 @@ class Net:
     centres = False
     """True of LayerNorm."""
     heads = 1
-    steps = 11
+    steps: int
     """Digits that are asked for."""
     is_scaled = True
     """True if scores are divided by the root of a query's length."""
     columns: list[tuple[int, int, int]]
     """The places of x, y and z of each column. One place serves positions that have one vector."""
-    is_difference = False
-    """True of a - b, a not below b: the x and y of a column's states are those of the answer and b, their sum is a."""
     fixed: dict[int, int]
     """The token at each other place."""
     table: list[Row]
@@ -466,7 +506,8 @@ class Net:
     def __init__(self, s: Spec, w: dict[str, Any]):
         """Take the spec and the tensors, and compute what depends on no problem."""
         self.spec, self.w = s, w
-        self.is_difference = s["task"] == "subtraction"
+        self.asked = asked_of(s["task"])
+        self.steps = self.asked.digits + 1
 
     @staticmethod
     def shapes(s: Spec) -> Iterator[Shape]:
@@ -508,8 +549,6 @@ FLAGS = """
     opposite_out token_out onehot_out shared_norm structured_norm3 structured_norm2 structured_norm1 scalar_norm
     parameterless_norm no_ffn_bias one_unit tie_fc2_head
 """
-PLUS, EQUALS, Z_HI = 10, 11, 12
-"""Places behind the ten columns, whose x, y and z have one position."""
 
 
 class SplitSubspace(Net):
@@ -552,10 +591,11 @@ class SplitSubspace(Net):
         norms = (1 if s["shared_norm"] else 3, width)
 
         yield "arc", (3 if s["circular"] else 4,), s["arc"]
-        yield "tokens", (s["vocabulary"], tok), not s["arc"]
-        yield "digits", (10, pos), not s["spiral"]
+        base, digits, _ = asked_of(s["task"])
+        yield "tokens", (s["vocabulary"] - 10 + base, tok), not s["arc"]
+        yield "digits", (digits, pos), not s["spiral"]
         yield "spiral", (3 if s["flat_spiral"] else 4,), s["spiral"] and not s["frozen_spiral"]
-        correction = (2 if s["linear_correction"] else 10,)
+        correction = (2 if s["linear_correction"] else digits,)
         yield "correction", correction, s["spiral"] and not s["plain_spiral"]
         yield "z_hi", (pos,), not (s["no_eos"] or s["frozen_z_hi"])
         yield "equals", (pos,), not s["equals_on_ring"]
@@ -588,16 +628,19 @@ class SplitSubspace(Net):
         self.width = s["tok_dim"] + s["pos_dim"]
         self.heads = s["heads"]
         self.is_scaled = not s["direct_forms"]
-        self.columns = [(j, j, j) for j in range(10)]
-        self.fixed = {PLUS: 0, EQUALS: 0}
-        if s["vocabulary"] == 14:  # a token that ends the answer is asked for at Z10
-            self.fixed = {PLUS: 10, EQUALS: 11}
-            self.steps = 12
+        base, digits, _ = self.asked
+        # places behind the columns, whose x, y and z have one position
+        plus, self.equals, self.z_hi = digits, digits + 1, digits + 2
+        self.columns = [(j, j, j) for j in range(digits)]
+        self.fixed = {plus: 0, self.equals: 0}
+        if s["vocabulary"] == 14:  # a token that ends the answer is asked for where the last digit stands
+            self.fixed = {plus: base, self.equals: base + 1}
+            self.steps = digits + 2
 
         nowhere = forms([0.0] * s["pos_dim"])
         equals = self.spiral(s["equals_index"]) if s["equals_on_ring"] else w["equals"]
         others = [w.get("plus", nowhere), equals, w.get("z_hi", nowhere)]
-        self.places: list[Row] = [*map(self.digit, range(10)), *others]
+        self.places: list[Row] = [*map(self.digit, range(digits)), *others]
         self.table = self.tokens()
         self.norms = self.norm_weights()
         self.out = self.output()
@@ -608,7 +651,7 @@ class SplitSubspace(Net):
             w["v_proj"] = transposed(w["head"])
 
     def reader(self, k: int) -> int:
-        return Z_HI if k > 10 else k - 1 if k else EQUALS
+        return self.z_hi if k > self.asked.digits else k - 1 if k else self.equals
 
     def output(self) -> list[Row]:
         """Return attention's output matrix: a matrix, or a product A · B of rank 1 or 2."""
@@ -641,17 +684,17 @@ class SplitSubspace(Net):
         if not self.spec["arc"]:
             return list(self.w["tokens"])
         *radii, start, stride = self.w["arc"]
-        return arc(radii, start.value, stride.value)
+        return arc(radii, start.value, stride.value, self.asked.base)
 
     def spiral(self, index: float) -> Row:
         """Return the position at an index on the spiral."""
         s = self.spec
         index = single(index)
 
-        # the angle is 2π · index / 10, by a quotient or by a product with 0.1
-        turns = single(single(2 * pi) * index)
-        product = turns * single(0.1)
-        ways = single(turns / 10), single(product)
+        # the angle is 2π · index / digits, by a quotient or by a product with the inverse
+        turns, digits = single(single(2 * pi) * index), self.asked.digits
+        product = turns * single(1 / digits)
+        ways = single(turns / digits), single(product)
         if s["frozen_spiral"]:
             slope = 0.0 if s["flat_spiral"] else single(s["spiral_slope"])
             amp = Form(single(s["spiral_amp"]))
@@ -764,7 +807,7 @@ class Rope(Net):
         has_norms = not (s["shared_norms"] or s["shared_block_norms"])
 
         yield "arc", (3,), s["arc"] and not s["frozen_arc"]
-        yield "tokens", (10, d), not s["arc"]
+        yield "tokens", (asked_of(s["task"]).base, d), not s["arc"]
         yield "q", (size, d if s["tie_oq"] else read), True
         yield "k_scale", (1,), s["scaled_k"]
         yield "k_angle", (1,), s["turned_k"] and not s["frozen_k_angle"]
@@ -792,8 +835,9 @@ class Rope(Net):
     def __init__(self, s: Spec, w: dict[str, Any]):
         super().__init__(s, w)
         self.heads = s["heads"]
-        self.columns = [(1 + j, 13 + j, 24 + j) for j in range(10)]
-        self.fixed = {0: 0, 11: 0, 12: 0, 23: 0}
+        n = self.asked.digits
+        self.columns = [(1 + j, n + 3 + j, 2 * n + 4 + j) for j in range(n)]
+        self.fixed = {0: 0, n + 1: 0, n + 2: 0, 2 * n + 3: 0}
         self.table = self.tokens()
         self.q = list(map(self.wide, w["q"]))
         self.k = self.keys()
@@ -822,7 +866,7 @@ class Rope(Net):
             return list(self.w["tokens"])
         fixed = self.constants("arc_radius", "arc_start", "arc_stride")
         radius, start, stride = self.w.get("arc", fixed)
-        return [self.wide(row) for row in arc([radius], start.value, stride.value)]
+        return [self.wide(row) for row in arc([radius], start.value, stride.value, self.asked.base)]
 
     def keys(self) -> list[Row]:
         """Return the matrix of keys."""
@@ -840,7 +884,7 @@ class Rope(Net):
         """Return a norm's weights, and the waves by which two pairs turn at each place: of queries, or of keys."""
         speed = self.spec["rope_base"] ** -0.5
         slow = Form(speed, error=(POWER + 1) * half(speed) + SLACK * speed)  # and one rounding of the base
-        places = [Form(float(place)) for place in range(35)]
+        places = [Form(float(place)) for place in range(3 * self.asked.digits + 5)]
         return weights, [[waves(place), waves(place * slow)] for place in places]
 
     def turn(self, xs: Row, both: list[Row]) -> Row:
@@ -857,7 +901,7 @@ class Rope(Net):
         return self.turn(norm(xs, weights, self.eps), by_place[place])
 
     def reader(self, k: int) -> int:
-        return 23 + k
+        return 2 * self.asked.digits + 3 + k
 
     def token(self, place: int, v: int) -> Token:
         x = self.its_own(v)
@@ -928,8 +972,9 @@ class LowRank(Net):
     def shapes(s: Spec) -> Iterator[Shape]:
         d, tie, rank = s["width"], s["tie_qkv"], s["qkv_rank"]
         names = list(dict.fromkeys(LowRank.parts(tie)))
-        rows = s["positions"] - s["no_eos"]
-        yield "tokens", (14, d), True
+        asked = asked_of(s["task"])
+        rows = s["positions"] - 3 * (10 - asked.digits) - s["no_eos"]  # 33 or 35 of ten digits
+        yield "tokens", (asked.base + 4, d), True
         yield "pos_A", (rows, s["pos_rank"]), s["pos_rank"]
         yield "pos_B", (s["pos_rank"], d), s["pos_rank"]
         yield "positions", (rows, d), not s["pos_rank"]
@@ -957,15 +1002,16 @@ class LowRank(Net):
         super().__init__(s, w)
         self.centres = not s["rms_norm"]
         self.eps = 1e-5 if self.centres else 1e-8
-        self.columns = [(9 - j, 20 - j, 22 + j) for j in range(10)]
-        self.fixed = {10: 10, 21: 11}
+        base, n, _ = self.asked
+        self.columns = [(n - 1 - j, 2 * n - j, 2 * n + 2 + j) for j in range(n)]
+        self.fixed = {n: base, 2 * n + 1: base + 1}
         self.table = w["tokens"]
         self.places: list[Row] = w.get("positions", [])
         if "pos_A" in w:
             self.places = [product(transposed(w["pos_B"]), row) for row in w["pos_A"]]
 
     def reader(self, k: int) -> int:
-        return 21 + k
+        return 2 * self.asked.digits + 1 + k
 
     def thin(self, x: Row, first: str, second: str) -> Row:
         """Return x · A · B."""
@@ -1029,7 +1075,6 @@ def completed(spec: Any) -> tuple[Spec, Any]:
 
     defaults = FAMILIES[base["family"]].DEFAULTS | {"task": "addition"}
     s = defaults | base
-    require(s["task"] in ("addition", "subtraction"), "another task than a + b or a - b in base ten with ten digits")
     for name, value in s.items():
         is_alike = type(value) is type(defaults.get(name))
         require(is_alike, f"a spec's field {name!r:.40} is unknown, or of another kind")
@@ -1084,21 +1129,21 @@ def net_of(spec: Any, theta: Floats) -> Net:
 class Column:
     """The states that a column may be in: x, y and the carry into it; in four blocks, by both carries."""
 
-    def __init__(self, states: Iterable[tuple[int, int, int]]):
+    def __init__(self, states: Iterable[tuple[int, int, int]], base: int):
         self.states = list(states)
+        self.base = base
         self.blocks: list[list[tuple[int, int, int]]] = [[], [], [], []]
         for x, y, carry in self.states:
-            total = x + y + carry
-            self.blocks[2 * carry + total // 10].append((x, y, total % 10))
+            out, z = divmod(x + y + carry, base)
+            self.blocks[2 * carry + out].append((x, y, z))
 
     def where(self, test: Callable[[int, int, int], object]) -> Column:
         """Return the column with those states alone that pass a test."""
-        return Column(state for state in self.states if test(*state))
+        return Column((state for state in self.states if test(*state)), self.base)
 
 
-EVERY = Column(combinations(range(10), range(10), range(2)))
 Case = tuple[Column, ...]
-"""A set of pairs: ten columns, units first."""
+"""A set of pairs: all columns, units first."""
 
 
 def number_of(case: Case) -> int:
@@ -1110,42 +1155,39 @@ def number_of(case: Case) -> int:
     return none + one
 
 
-def first_cases(k: int, t: int, digits: int, is_difference: bool = False) -> dict[int, Case]:
+def first_cases(k: int, t: int, digits: int, asked: Asked = TEN) -> dict[int, Case]:
     """Return the cases of digit k at token t that have pairs: by the sum of column k with its carry, or of a difference
-    by its answer, 10 more where it carries; for k of 10 and more by the last carry.
+    by its answer, `base` more where it carries; behind the columns by the last carry.
     """
-    columns = [EVERY.where(lambda x, y, carry: not carry), *[EVERY] * 9]
-    for j in range(digits, 10):
-        columns[j] = columns[j].where(lambda x, y, carry: y == 0 == (sum((x, y, carry)) % 10 if is_difference else x))
+    base, n, is_difference = asked
+    every = Column(combinations(range(base), range(base), range(2)), base)
+    columns = [every.where(lambda x, y, carry: not carry), *[every] * (n - 1)]
+    for j in range(digits, n):
+        columns[j] = columns[j].where(lambda x, y, carry: y == 0 == (sum((x, y, carry)) % base if is_difference else x))
     if is_difference:  # the sum of the answer and b is no longer than a
-        columns[9] = columns[9].where(lambda x, y, carry: x + y + carry < 10)
-    if 1 <= k <= 10:
-        columns[k - 1] = columns[k - 1].where(lambda *state: answer_of(state, is_difference) % 10 == t)
+        columns[-1] = columns[-1].where(lambda x, y, carry: x + y + carry < base)
+    if 1 <= k <= n:
+        columns[k - 1] = columns[k - 1].where(lambda *state: asked.answer_of(state) % base == t)
 
     cases = {}
-    sums = range(20) if k < 10 else range(2) if k == 10 else [t]
+    sums = range(2 * base) if k < n else range(2) if k == n else [t]
     for s in sums:
         case = list(columns)
-        if k < 10:
-            case[k] = Column(state for state in case[k].states if answer_of(state, is_difference) == s)
+        if k < n:
+            case[k] = case[k].where(lambda *state, s=s: asked.answer_of(state) == s)
         else:
-            case[9] = Column(state for state in case[9].states if sum(state) // 10 == s)
+            case[-1] = case[-1].where(lambda *state, s=s: sum(state) // base == s)
         if number_of(tuple(case)):
             cases[s] = tuple(case)
     return cases
 
 
-def answer_of(state: tuple[int, ...], is_difference: bool) -> int:
-    """Return the digit of the answer in a state, 10 more where its sum carries."""
-    total = sum(state)
-    return state[0] + total // 10 * 10 if is_difference else total
-
-
-def rivals_of(k: int, s: int, vocabulary: int) -> tuple[int, list[int]]:
+def rivals_of(k: int, s: int, vocabulary: int, asked: Asked = TEN) -> tuple[int, list[int]]:
     """Return a token that may be written as digit k, and those that it must beat."""
-    if k > 10:  # what is no digit from 1 to 9 leaves the number as it is
-        return 12, list(range(1, 10))
-    return s % 10, [v for v in range(vocabulary) if v != s % 10]
+    base = asked.base
+    if k > asked.digits:  # what is no digit from 1 on leaves the number as it is
+        return base + 2, list(range(1, base))
+    return s % base, [v for v in range(vocabulary) if v != s % base]
 
 
 # -- attention
@@ -1200,11 +1242,12 @@ class Attention:
         self.net = net
         self.tokens = dict[int, dict[int, Token]]()
         for place in sorted(set(sum(net.columns, ()))):
-            self.tokens[place] = {v: net.token(place, v) for v in range(10)}
+            self.tokens[place] = {v: net.token(place, v) for v in range(net.asked.base)}
         for place, v in net.fixed.items():
             self.tokens[place] = {v: net.token(place, v)}
-        if net.steps > 11:
-            self.tokens[Z_HI] = {v: net.token(Z_HI, v) for v in range(2)}
+        if net.steps > net.asked.digits + 1:
+            last = net.reader(net.steps - 1)
+            self.tokens[last] = {v: net.token(last, v) for v in range(2)}
 
         self.every = [token for row in self.tokens.values() for token in row.values()]
         rows = transposed([x for values in token.values for x in values] for token in self.every)
@@ -1286,7 +1329,7 @@ class Query:
         net = self.net = attention.net
         place = net.reader(k)
         self.fixed = dict(net.fixed)
-        if k > 10:
+        if k > net.asked.digits:
             self.fixed[place] = t
 
         # the token that asks is one more of those at its place: its roundings are no other token's
@@ -1309,7 +1352,7 @@ class Query:
         """
         net = self.net
         query = self.reader.queries[h]
-        seen = {place: list(range(10)) for place in self.shown}
+        seen = {place: list(range(net.asked.base)) for place in self.shown}
         seen |= {place: [v] for place, v in self.fixed.items()}
 
         # sums are scaled when all is added, or their terms before
@@ -1430,9 +1473,10 @@ class Sums:
     def __init__(self, side: Side, level: float):
         """Find what each token adds at its place."""
         query = side.query
+        base = self.base = query.net.asked.base
         gains = dict[int, Floats]()
         for place, row in side.values.items():
-            gains[place] = [0.0] * 14
+            gains[place] = [0.0] * (base + 4)
             for v, (value, error) in row.items():
                 least, largest = side.weights[place][v]
                 gain = value - level
@@ -1443,9 +1487,9 @@ class Sums:
         self.columns = list[tuple[Floats, Floats, Floats]]()
         for j, (x, y, z) in enumerate(query.net.columns):
             # z is not yet written from column k on
-            last = gains[z] if j < query.k else [0.0] * 10
+            last = gains[z] if j < query.k else [0.0] * base
             sides = (gains[x], gains[y], last)
-            self.columns.append(sides[::-1] if query.net.is_difference else sides)
+            self.columns.append(sides[::-1] if query.net.asked.is_difference else sides)
         total = sum(sum(map(abs, row)) for row in gains.values())
         require(math.isfinite(total), "a sum is no number")
         self.known = dict[tuple[int, Column], Floats]()
@@ -1472,7 +1516,7 @@ class Sums:
     def gains(self, j: int, column: Column) -> Floats:
         """Return what column j adds in each of its states."""
         xs, ys, zs = self.columns[j]
-        return [xs[x] + ys[y] + zs[(x + y + carry) % 10] for x, y, carry in column.states]
+        return [xs[x] + ys[y] + zs[(x + y + carry) % self.base] for x, y, carry in column.states]
 
 
 # -- behind attention
@@ -1573,7 +1617,7 @@ def halves(query: Query, case: Case, direction: Direction, box: Box) -> list[Cas
     middle = (max(gains) + min(gains)) / 2
     for is_above in (True, False):
         states = [state for state, gain in pairs(case[place].states, gains) if (gain > middle) == is_above]
-        parts.append((*case[:place], Column(states), *case[place + 1 :]))
+        parts.append((*case[:place], Column(states, net.asked.base), *case[place + 1 :]))
     return parts
 
 
@@ -1612,7 +1656,7 @@ def prove_case(query: Query, case: Case, s: int) -> tuple[int, int]:
     """Prove that the right token is written for all pairs of a first case. Return the number of its parts, and of the
     pairs in them.
     """
-    right, rivals = rivals_of(query.k, s, len(query.net.table))
+    right, rivals = rivals_of(query.k, s, len(query.net.table), query.net.asked)
     units = units_of(query.attention)
     todo = [(case, box_around(query, case, units, is_kept=True))]
     parts = proved = 0
@@ -1643,10 +1687,11 @@ SAME = ("format", "claim", "params", "level", "digits", "bounds", "checker")
 REST = ("spec", "theta_sha256", "program_sha256", "margin", "versions")
 
 
-def about(digits: int, params: int, is_difference: bool) -> dict[str, Any]:
+def about(digits: int, params: int, asked: Asked) -> dict[str, Any]:
     """Return what a proof of so many digits and parameters says of itself."""
     claim = f"greedy decoding in float32 is right for all pairs of {digits}-digit numbers"
-    claim += " of which the second is no larger" if is_difference else ""
+    claim += f" in base {asked.base}" if asked.base != 10 else ""
+    claim += " of which the second is no larger" if asked.is_difference else ""
     return dict(pairs(SAME, (3, claim, params, "any", digits, BOUNDS, "check.py")))
 
 
@@ -1654,24 +1699,24 @@ def queries(net: Net) -> Iterator[tuple[int, int]]:
     """Yield each digit, and the tokens at which it may be asked for."""
     yield 0, 0
     for k in range(1, net.steps):
-        for t in range(10 if k < 11 else 2):
+        for t in range(net.asked.base if k <= net.asked.digits else 2):
             yield k, t
 
 
-def margin_of(margin: Any, digits: int, is_difference: bool = False) -> tuple[int, list[list[int]], float]:
+def margin_of(margin: Any, digits: int, asked: Asked = TEN) -> tuple[int, list[list[int]], float]:
     """Return the digit of a proof's margin, the digits of its pair and of the answer, units first, and the margin."""
     is_margin = isinstance(margin, dict) and margin.keys() == {"logits", "pair", "digit"}
     require(is_margin, "the margin is none")
     k, pair, logits = margin["digit"], margin["pair"], margin["logits"]
     require(isinstance(pair, list) and len(pair) == 2, "the margin is of no pair")
-    is_pair = all(type(n) is int and 0 <= n < 10**digits for n in pair)
-    is_digit = type(k) is int and 0 <= k <= 11
+    is_pair = all(type(n) is int and 0 <= n < asked.base**digits for n in pair)
+    is_digit = type(k) is int and 0 <= k <= asked.digits + 1
     require(is_pair and is_digit and type(logits) is float, "the margin is of no pair or digit")
     first, second = pair
-    answer = first - second if is_difference else first + second
+    answer = first - second if asked.is_difference else first + second
     require(answer >= 0, "the margin is of no pair")
     numbers = (first, second, answer)
-    return k, [[n // 10**j % 10 for j in range(12)] for n in numbers], logits
+    return k, [[n // asked.base**j % asked.base for j in range(asked.digits + 2)] for n in numbers], logits
 
 
 def norm_scale(net: Net, last: Row) -> float:
@@ -1701,7 +1746,8 @@ def margin_at(attention: Attention, k: int, digits: list[list[int]]) -> float:
     box = Box(units_of(attention), channels, [TINY] * len(channels))
     last, _ = last_in(query, box)
     logits = attention.net.logits(last)
-    right, rivals = rivals_of(k, z[k] if k < 11 else z[10], len(logits))
+    asked = attention.net.asked
+    right, rivals = rivals_of(k, z[min(k, asked.digits)], len(logits), asked)
     least = min(logits[right].value - logits[v].value for v in rivals)
     return least / norm_scale(attention.net, last)
 
@@ -1709,13 +1755,14 @@ def margin_at(attention: Attention, k: int, digits: list[list[int]]) -> float:
 def check(proof: dict[str, Any], spec: dict[str, Any], theta: Floats) -> int:
     """Check a proof of a net, its spec and theta. Return the number of parts of cases."""
     digits = proof["digits"]
-    require(type(digits) is int and 1 <= digits <= 10, "digits must be from 1 to 10")
     net = net_of(spec, theta)
-    for name, value in about(digits, len(theta), net.is_difference).items():
+    most = net.asked.digits
+    require(type(digits) is int and 1 <= digits <= most, f"digits must be from 1 to {most}")
+    for name, value in about(digits, len(theta), net.asked).items():
         is_same = type(proof[name]) is type(value) and proof[name] == value
         require(is_same, f"{name} is another one")
     require(completed(proof["spec"]) == completed(spec), "spec is not the checkpoint's")
-    place, pair, logits = margin_of(proof["margin"], digits, net.is_difference)
+    place, pair, logits = margin_of(proof["margin"], digits, net.asked)
     require(place < net.steps, "the margin is of no digit that is asked for")
     attention = Attention(net)
     margin = margin_at(attention, place, pair)
@@ -1725,20 +1772,14 @@ def check(proof: dict[str, Any], spec: dict[str, Any], theta: Floats) -> int:
     return prove(attention, digits)
 
 
-def asked(digits: int, is_difference: bool) -> int:
-    """Return the number of pairs of numbers of so many digits, for a difference of those where it is not below 0."""
-    numbers: int = 10**digits
-    return numbers * (numbers + 1) // 2 if is_difference else numbers**2
-
-
 def prove(attention: Attention, digits: int) -> int:
     """Prove that a net is right on all pairs. Return the number of parts of cases."""
     net = attention.net
     parts = 0
-    left = [asked(digits, net.is_difference)] * net.steps  # pairs for which a digit is not proved
+    left = [net.asked.pairs(digits)] * net.steps  # pairs for which a digit is not proved
     for k, t in queries(net):
         query = Query(attention, k, t)
-        for s, case in first_cases(k, t, digits, net.is_difference).items():
+        for s, case in first_cases(k, t, digits, net.asked).items():
             more, proved = prove_case(query, case, s)
             parts += more
             left[k] -= proved
@@ -1807,9 +1848,10 @@ def main(proof_path: str, checkpoint_path: str) -> None:
         sys.exit(f"NOT CHECKED: {path}: cannot be read ({type(error).__name__}: {error})")
 
     margin, digits = proof["margin"], proof["digits"]
-    number, sign = f"10^{2 * digits}", "+"
-    if completed(spec)[0]["task"] == "subtraction":
-        number, sign = f"{asked(digits, True):,}", "-"
+    asked = asked_of(completed(spec)[0]["task"])
+    number, sign = f"{asked.base}^{2 * digits}", "+"
+    if asked.is_difference:
+        number, sign = f"{asked.pairs(digits):,}", "-"
     print(
         f"CHECKED: right on all {number} pairs, by {parts} parts of cases\n"
         f"  as the proof says: {', '.join(SAME)}, spec, theta_sha256, and the margin {margin['logits']:.4g} at digit"

@@ -1,8 +1,8 @@
 """The columns' programme: exact extremes of a sum over columns, and exact counts, whatever the two numbers are.
 
-A column is in one of 200 states (x, y, carry into it); z and the carry out of it follow. What a column adds to
-a sum depends on its state alone, so the least sum over all pairs of numbers is a shortest path through ten
-columns with the carry as its only memory. A case allows some states of each column.
+A column is in one of 2 base² states (x, y, carry into it), 200 in base ten; z and the carry out of it follow. What a
+column adds to a sum depends on its state alone, so the least sum over all pairs of numbers is a shortest path through
+the columns with the carry as its only memory. A case allows some states of each column.
 
 A case is left out only if it has no pair, which is counted in whole numbers. No bound says so.
 
@@ -12,12 +12,14 @@ Axes: N case, J column, S state, T position, R channels.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adders.proof.attention import Query
-from adders.proof.net import COLUMNS, Net
+from adders.proof.net import Asked, Net
 from adders.proof.rounding import Array, Lost, require_finite, require_weight
 
 Ints = NDArray[np.int64]
@@ -26,23 +28,8 @@ Counts = NDArray[np.object_]
 """Whole numbers of any size."""
 
 CARRIES = [(carry_in, carry_out) for carry_in in (0, 1) for carry_out in (0, 1)]
-STATES: Ints = np.array(
-    [
-        (x, y, carry_in)
-        for carry_in, carry_out in CARRIES
-        for x in range(10)
-        for y in range(10)
-        if (x + y + carry_in) // 10 == carry_out
-    ]
-)
-"""x, y and the carry in [S, 3], in four blocks by the carry in and the carry out."""
-X, Y, IN = STATES.T
-OUT, Z = np.divmod(X + Y + IN, 10)
-ROLES = {False: (X, Y, Z), True: (Z, Y, X)}
-"""Digits of the first number, the second and the answer, of a sum and of a difference: y and x - y add up to x."""
-# Of the 100 pairs of digits 55 do not carry without a carry into them, and 45 do not carry with one.
-BLOCKS = [slice(0, 55), slice(55, 100), slice(100, 145), slice(145, 200)]
-"""Where the four blocks of states lie, in the order of CARRIES."""
+TEN = Asked()
+"""Ten-digit addition."""
 AT_ONCE = 500
 """Cases that are bounded together."""
 GROUPS = 4
@@ -53,10 +40,59 @@ ROUNDING = 1e-13
 """Relative error of a sum of some 200 float64 numbers."""
 
 
+@dataclass(frozen=True, eq=False)
+class States:
+    """The states of a column in a base, in four blocks by the carry in and the carry out."""
+
+    rows: Ints
+    """x, y and the carry in [S, 3]."""
+    x: Ints
+    y: Ints
+    z: Ints
+    carry: Ints
+    """Into the column."""
+    out: Ints
+    """The carry out of it."""
+    blocks: tuple[slice, ...]
+    """Where the blocks lie, in the order of CARRIES."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def roles(self, is_difference: bool) -> tuple[Ints, Ints, Ints]:
+        """Return the digits of the first number, the second and the answer: y and x - y add up to x."""
+        return (self.z, self.y, self.x) if is_difference else (self.x, self.y, self.z)
+
+
+@cache
+def states_in(base: int) -> States:
+    """Return the states of a column in a base.
+
+    >>> len(states_in(10)), states_in(10).blocks[0]  # of 100 pairs of digits 55 do not carry
+    (200, slice(0, 55, None))
+    """
+    rows = np.array(
+        [
+            (x, y, carry_in)
+            for carry_in, carry_out in CARRIES
+            for x in range(base)
+            for y in range(base)
+            if (x + y + carry_in) // base == carry_out
+        ]
+    )
+    x, y, carry = rows.T
+    out, z = np.divmod(x + y + carry, base)
+    block = 2 * carry + out
+    ends = np.searchsorted(block, range(len(CARRIES) + 1))
+    blocks = tuple(slice(int(first), int(end)) for first, end in pairwise(ends))
+    return States(rows, x, y, z, carry, out, blocks)
+
+
 @dataclass(frozen=True)
 class Cases:
     """Sets of pairs, none of them empty: the states that each column may be in, and the token that is right."""
 
+    of: States
     masks: Flags
     """[M, S], shared by cases."""
     columns: Ints
@@ -69,8 +105,8 @@ class Cases:
     """The number of pairs [N]."""
 
     @classmethod
-    def that_have_pairs(cls, masks: Flags, columns: Ints, right: Ints, label: Ints) -> Cases:
-        every = cls(masks, columns, right, label, _count(masks, columns))
+    def that_have_pairs(cls, of: States, masks: Flags, columns: Ints, right: Ints, label: Ints) -> Cases:
+        every = cls(of, masks, columns, right, label, _count(of, masks, columns))
         return every[every.pairs > 0]
 
     def __len__(self) -> int:
@@ -78,17 +114,17 @@ class Cases:
 
     # masks are shared, as most cases differ from others in one column
     def __getitem__(self, i: Ints | Flags | slice) -> Cases:
-        return Cases(self.masks, self.columns[i], self.right[i], self.label[i], self.pairs[i])
+        return Cases(self.of, self.masks, self.columns[i], self.right[i], self.label[i], self.pairs[i])
 
     def states(self) -> Flags:
         """Return the states that each column of each case may be in [N, J, S]."""
         return self.masks[self.columns]
 
 
-def _count(masks: Flags, columns: Ints) -> Counts:
+def _count(of: States, masks: Flags, columns: Ints) -> Counts:
     """Return the number of paths [N] through the states that the masks [M, S] of each column [N, J] allow."""
     # Python's integers: 10^20 pairs are more than 64 bits hold.
-    by_block = np.stack([masks[:, block].sum(1) for block in BLOCKS], -1).astype(object)
+    by_block = np.stack([masks[:, block].sum(1) for block in of.blocks], -1).astype(object)
     without_carry = np.full(len(columns), 1, dtype=object)
     with_carry = np.full(len(columns), 0, dtype=object)
     for column in columns.T:
@@ -106,52 +142,46 @@ def in_portions(cases: Cases) -> list[Cases]:
     return [cases[i : i + AT_ONCE] for i in range(0, len(cases), AT_ONCE)]
 
 
-def pairs_of(digits: int, is_difference: bool) -> int:
-    """Return how many pairs of numbers of so many digits are asked: of differences, those that are not below 0."""
-    numbers: int = 10**digits
-    if is_difference:
-        return numbers * (numbers + 1) // 2
-    return numbers**2
-
-
-def first_cases(k: int, token: int, digits: int = COLUMNS, is_difference: bool = False) -> Cases:
+def first_cases(k: int, token: int, digits: int | None = None, asked: Asked = TEN) -> Cases:
     """Return the coarsest cases of digit k, asked for at `token`: one per answer and carry, without empty ones.
 
-    digits: columns that are not always 0 and 0. Each pair is in one case of one token of each digit.
+    digits: columns that are not always 0 and 0; None: all. Each pair is in one case of one token of each digit.
     """
-    first, second, answer = ROLES[is_difference]
-    allowed = np.ones((COLUMNS, len(STATES)), dtype=bool)
+    base, columns = asked.base, asked.columns
+    of = states_in(base)
+    first, second, answer = of.roles(asked.is_difference)
+    allowed = np.ones((columns, len(of)), dtype=bool)
     # no carry comes into the units, and shorter numbers have zeros above their digits
-    allowed[0] = IN == 0
+    allowed[0] = of.carry == 0
     allowed[digits:] &= (first == 0) & (second == 0)
-    if is_difference:
+    if asked.is_difference:
         # a borrow out of the highest column means that the second number is the larger one, which is not asked
-        allowed[-1] &= OUT == 0
-    if 1 <= k <= COLUMNS:
+        allowed[-1] &= of.out == 0
+    if 1 <= k <= columns:
         # the digit before was right, and is the token that asks
         allowed[k - 1] &= token == answer
-    if k < COLUMNS:
+    if k < columns:
         column = k
-        of_state = answer + 10 * OUT
-        labels = np.arange(20)
-        right = labels % 10
+        of_state = answer + base * of.out
+        labels = np.arange(2 * base)
+        right = labels % base
     else:
         # behind the columns the answer is the last carry
-        column = COLUMNS - 1
-        of_state = OUT
+        column = columns - 1
+        of_state = of.out
         labels = np.arange(2)
         right = labels
-    if k > COLUMNS:
-        # the last carry is written already, so that the end (token 12) is right whatever it is
+    if k > columns:
+        # the last carry is written already, so that the end is right whatever it is: the third token after the digits
         labels = labels[[token]]
-        right = np.array([12])
+        right = np.array([base + 2])
 
     # one mask per label, for the column that it is about; the other columns share theirs
     of_label = allowed[column] & (of_state[None] == labels[:, None])
     masks = np.concatenate([allowed, of_label])
-    columns = np.tile(np.arange(COLUMNS), (len(labels), 1))
-    columns[:, column] = COLUMNS + np.arange(len(labels))
-    return Cases.that_have_pairs(masks, columns, right, labels)
+    mask_of = np.tile(np.arange(columns), (len(labels), 1))
+    mask_of[:, column] = columns + np.arange(len(labels))
+    return Cases.that_have_pairs(of, masks, mask_of, right, labels)
 
 
 class Sums:
@@ -161,15 +191,16 @@ class Sums:
         self.head = query.heads[h]
         length = net.prompt + query.k
         fixed = list(net.fixed)
-        if query.k > COLUMNS:
+        columns = self.columns = net.asked.columns
+        if query.k > columns:
             # the last carry is no column's digit
             fixed.append((length - 1, query.token))
         self.fixed = tuple(np.array(fixed).T)
-        places = np.full((3, COLUMNS), length)  # digits of the answer that are not written yet: behind all positions
-        for number, written in enumerate((COLUMNS, COLUMNS, min(query.k, COLUMNS))):
+        places = np.full((3, columns), length)  # digits of the answer that are not written yet: behind all positions
+        for number, written in enumerate((columns, columns, min(query.k, columns))):
             for j in range(written):
                 places[number, j] = net.place(number, j)
-        digits = np.array(ROLES[net.is_difference])
+        digits = np.array(states_in(net.asked.base).roles(net.asked.is_difference))
         self.terms_of = places[..., None] * net.vocabulary + digits[:, None]
         """Where a column's x, y and z are among terms [T + 1, V], by its state [3, J, S]; the last ones are 0."""
 
@@ -190,7 +221,7 @@ class Sums:
     def of(self, states: Ints) -> tuple[Array, Array]:
         """Return the real N [N, R] and D [N] of inputs, given as states [N, J]."""
         by_state, fixed = self.terms()
-        columns = np.arange(COLUMNS)[None]
+        columns = np.arange(self.columns)[None]
         total = by_state[columns, states].sum(1) + fixed
         return total[:, :-1], total[:, -1]
 
@@ -215,7 +246,7 @@ class Sums:
         least = (1 - shared.max()) * (smallest.min(-1).sum() + fixed.sum())
         require_weight(least)
         rows = np.arange(len(cases))[:, None]
-        columns = np.arange(COLUMNS)[None]
+        columns = np.arange(self.columns)[None]
         # any level will do to begin with
         level = np.zeros(len(cases))
         for _ in range(MOST_STEPS):
@@ -248,16 +279,17 @@ def flat(term_TV: Array) -> Array:
 
 def longest(costs: Array, cases: Cases) -> tuple[Array, Ints]:
     """Return for each case the largest sum of costs [J, S, N] over its inputs [N], and its states [N, J]."""
-    n = len(cases)
+    n, columns = cases.columns.shape
     rows = np.arange(n)
+    of = cases.of
     gain = np.where(cases.masks[cases.columns.T], costs.transpose(0, 2, 1), -np.inf)
-    # of all states with the same carries only the best can be on a longest path: four are left of 200
-    states = np.stack([gain[..., block].argmax(2) + block.start for block in BLOCKS], -1)
+    # of all states with the same carries only the best can be on a longest path: four are left
+    states = np.stack([gain[..., block].argmax(2) + block.start for block in of.blocks], -1)
     gains = np.take_along_axis(gain, states, 2)
     best = np.full((n, 2), -np.inf)  # by the carry into the next column; there is none into the first
     best[:, 0] = 0.0
-    picks = np.zeros((COLUMNS, n, 2), dtype=np.int64)
-    for j in range(COLUMNS):
+    picks = np.zeros((columns, n, 2), dtype=np.int64)
+    for j in range(columns):
         reached = gains[j] + best.repeat(2, axis=1)
         from_none, from_one = reached[:, :2], reached[:, 2:]
         is_none_better = from_none >= from_one
@@ -266,22 +298,22 @@ def longest(costs: Array, cases: Cases) -> tuple[Array, Ints]:
     # back from the carry at which the longest path ends
     carry = best.argmax(1)
     value = best[rows, carry]
-    path = np.zeros((n, COLUMNS), dtype=np.int64)
-    for j in reversed(range(COLUMNS)):
+    path = np.zeros((n, columns), dtype=np.int64)
+    for j in reversed(range(columns)):
         path[:, j] = picks[j, rows, carry]
-        carry = IN[path[:, j]]
+        carry = of.carry[path[:, j]]
     return value, path
 
 
-def numbers(states: Ints, is_difference: bool = False) -> tuple[int, int]:
+def numbers(states: Ints, asked: Asked = TEN) -> tuple[int, int]:
     """Return the two numbers of one input [J]."""
-    first, second, _ = ROLES[is_difference]
-    return _number(first[states]), _number(second[states])
+    first, second, _ = states_in(asked.base).roles(asked.is_difference)
+    return _number(first[states], asked.base), _number(second[states], asked.base)
 
 
-def _number(digits: Ints) -> int:
+def _number(digits: Ints, base: int) -> int:
     """Return the number whose digits are these, units first."""
-    return sum(int(digit) * 10**j for j, digit in enumerate(digits))
+    return sum(int(digit) * base**j for j, digit in enumerate(digits))
 
 
 def split(sums: list[Sums], cases: Cases) -> tuple[Cases, Cases]:
@@ -294,8 +326,8 @@ def split(sums: list[Sums], cases: Cases) -> tuple[Cases, Cases]:
     # by column and channel, how far apart the states of a case move it
     high = np.where(allowed[..., None], effect, -np.inf).max(2)
     low = np.where(allowed[..., None], effect, np.inf).min(2)
-    channels = high.shape[2]
-    spread = (high - low).reshape(len(cases), COLUMNS * channels)
+    count, places, channels = high.shape
+    spread = (high - low).reshape(count, places * channels)
     # states that all move channels alike cannot be told apart by what follows attention
     moves = spread.max(1) > 0
     rows = np.flatnonzero(moves)
@@ -316,6 +348,7 @@ def split(sums: list[Sums], cases: Cases) -> tuple[Cases, Cases]:
     used, inverse = np.unique(columns, return_inverse=True)
     every_mask = np.concatenate([cases.masks, masks[owner, group]])
     children = Cases.that_have_pairs(
+        cases.of,
         every_mask[used],
         inverse.reshape(columns.shape),
         cases.right[parents],
@@ -333,7 +366,7 @@ def _effect(sums: list[Sums], allowed: Flags) -> Array:
     for head_sums in sums:
         terms, fixed = head_sums.terms()
         # the input is that of each column's first state: its carries need not fit
-        total = terms[np.arange(COLUMNS), allowed.argmax(2)].sum(1) + fixed
+        total = terms[np.arange(allowed.shape[1]), allowed.argmax(2)].sum(1) + fixed
         numerators = total[:, None, None, :-1]
         denominators = total[:, None, None, -1:]
         moved = terms[..., :-1] - numerators / denominators * terms[..., -1:]

@@ -20,19 +20,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from adders.proof.columns import (
-    COLUMNS,
-    IN,
-    OUT,
     ROUNDING,
-    STATES,
     Flags,
     Ints,
     Sums,
-    X,
-    Y,
     in_portions,
     split,
+    states_in,
 )
+from adders.proof.net import Asked
 from adders.proof.prover import MOST_BOXES, Prover, QueryProver
 from adders.proof.rounding import ANY, Array, no_lost_numbers
 
@@ -58,10 +54,12 @@ class Count:
     seconds: float
 
 
-def count_wrong(spec: Spec, theta_P: Tensor, *, digits: int = COLUMNS, limit_s: float = 600) -> Count:
+def count_wrong(spec: Spec, theta_P: Tensor, *, digits: int | None = None, limit_s: float = 600) -> Count:
     """Count the pairs of numbers of so many digits that a net adds wrongly. Raises Lost where numbers are."""
     wrong = list[Product]()
     remaining = list[Product]()
+    asked = Asked.of(spec.task)
+    digits = asked.columns if digits is None else digits
     with no_lost_numbers():
         prover = Prover(spec, theta_P, ANY, digits, limit_s)
         # then a pair is wrong by where one number lies, and no case need be split
@@ -70,9 +68,9 @@ def count_wrong(spec: Spec, theta_P: Tensor, *, digits: int = COLUMNS, limit_s: 
         for query in prover.queries():
             for product, is_sure in search(query):
                 (wrong if is_sure else remaining).append(product)
-    certain = pairs_in(wrong, digits)
+    certain = pairs_in(wrong, digits, asked)
     # of all together: a pair may be in products of both kinds, of different digits
-    possible = pairs_in(wrong + remaining, digits) if remaining else certain
+    possible = pairs_in(wrong + remaining, digits, asked) if remaining else certain
     seconds = time.process_time() - prover.start
     return Count(certain, possible, len(wrong) + len(remaining), seconds)
 
@@ -193,8 +191,10 @@ class _Search:
         self.query = query
         self.allowed = allowed
         self.is_sure = inner is not None
-        self.start = min(query.query.k, COLUMNS - 1)
-        self.order = [*reversed(range(self.start + 1)), *range(self.start + 1, COLUMNS)]
+        self.of = states_in(query.net.asked.base)
+        columns = self.columns = query.net.asked.columns
+        self.start = min(query.query.k, columns - 1)
+        self.order = [*reversed(range(self.start + 1)), *range(self.start + 1, columns)]
         # an end of the channel's whole range is no condition: no input lies beyond it
         self.sides = [side for side in (0, 1) if outer[side] != ends[side]]
         # sure by the inner range and the least sums, possible by the outer range and the largest
@@ -205,7 +205,7 @@ class _Search:
         """Return what each state of each column adds to each condition [J, S, C], what is fixed [C], and `_rest`."""
         sums = self.query.sums[0]
         loss = float(self.query.query.loss[0])
-        cost = np.zeros((COLUMNS, len(STATES), len(self.sides)))
+        cost = np.zeros((self.columns, len(self.of), len(self.sides)))
         fixed = np.zeros(len(self.sides))
         for c, side in enumerate(self.sides):
             sign = 1 - 2 * side  # above the lower end, below the upper one
@@ -220,16 +220,16 @@ class _Search:
         # the least of numbers is the largest of their opposites, with the sign changed back
         limited = bound * np.where(self.allowed[..., None], bound * cost, -np.inf)
         # the largest of no sums, or the least, where nothing below gives a column this carry
-        rest = np.full((COLUMNS, 2, cost.shape[2]), -bound * np.inf)
+        rest = np.full((self.columns, 2, cost.shape[2]), -bound * np.inf)
         after = np.zeros(cost.shape[2])
-        for j in reversed(range(self.start + 1, COLUMNS)):
+        for j in reversed(range(self.start + 1, self.columns)):
             rest[j] = after
             after = after + bound * (bound * limited[j]).max(0)
         rest[0, 0] = after
         for j in range(1, self.start + 1):
-            total = limited[j - 1] + rest[j - 1][IN]
+            total = limited[j - 1] + rest[j - 1][self.of.carry]
             for carry in (0, 1):
-                rest[j, carry] = bound * (bound * total[carry == OUT]).max(0)
+                rest[j, carry] = bound * (bound * total[carry == self.of.out]).max(0)
         return rest
 
     def products(self) -> Iterator[tuple[Product, bool]]:
@@ -242,10 +242,10 @@ class _Search:
             j = self.order[depth]
             allowed = self.allowed[j]
             if 0 < depth <= self.start:
-                allowed = allowed & (carry == OUT)
+                allowed = allowed & (carry == self.of.out)
             # the column above was set to a carry into it, which must come out of this one
             states = np.flatnonzero(allowed)
-            carries = IN[states]
+            carries = self.of.carry[states]
             lows = low + least[j, states]
             highs = high + most[j, states]
             least_left = least_rest[j][carries]
@@ -257,7 +257,7 @@ class _Search:
 
             # what columns still add is less than roundings: setting them would decide nothing
             is_settled = (most_left - least_left <= highs - lows).all(1)
-            is_last = depth == COLUMNS - 1 or time.process_time() > self.query.prover.end
+            is_last = depth == self.columns - 1 or time.process_time() > self.query.prover.end
             remaining = (highs + most_left > 0).all(1) & ~sure
             final = remaining & (is_settled | is_last)
             if final.any():
@@ -300,27 +300,28 @@ def costs(sums: Sums, sign: int, end: float, loss: float, bound: int) -> tuple[A
     return columns, float(fixed) + bound * 10 * ROUNDING * largest
 
 
-def pairs_in(products: list[Product], digits: int) -> int:
+def pairs_in(products: list[Product], digits: int, asked: Asked) -> int:
     """Count the pairs of numbers that are in any of some products [J, S]."""
+    of, columns = states_in(asked.base), asked.columns
     # all pairs of so many digits, whatever the case
-    possible = np.ones((COLUMNS, len(STATES)), dtype=bool)
-    possible[0] = IN == 0
-    possible[digits:] &= (X == 0) & (Y == 0)
+    possible = np.ones((columns, len(of)), dtype=bool)
+    possible[0] = of.carry == 0
+    possible[digits:] &= (of.x == 0) & (of.y == 0)
     # inputs of the columns below each one, by the carry into it: whole numbers of any size
-    below = np.zeros((COLUMNS + 1, 2), dtype=object)
+    below = np.zeros((columns + 1, 2), dtype=object)
     below[0, 0] = 1
-    for j in range(COLUMNS):
+    for j in range(columns):
         for carry in (0, 1):
-            below[j + 1, carry] = sum(below[j, IN[possible[j] & (carry == OUT)]])
+            below[j + 1, carry] = sum(below[j, of.carry[possible[j] & (carry == of.out)]])
 
     # sets of products are bits of a whole number: those that have a state, and those with no condition below a column
-    having = [[0] * len(STATES) for _ in range(COLUMNS)]
-    ending = [0] * COLUMNS
+    having = [[0] * len(of) for _ in range(columns)]
+    ending = [0] * columns
     for n, product in enumerate(products):
         for j, s in zip(*np.nonzero(product), strict=True):
             having[j][s] |= 1 << n
         limited = np.flatnonzero((possible & ~product).any(1))
-        lowest = limited[0] if len(limited) else COLUMNS - 1
+        lowest = limited[0] if len(limited) else columns - 1
         ending[lowest] |= 1 << n
 
     # From the highest column down: (carry into the column above, products that are still possible) -> inputs so far.
@@ -328,8 +329,8 @@ def pairs_in(products: list[Product], digits: int) -> int:
     every = (1 << len(products)) - 1
     nodes: Counter[tuple[int, int]] = Counter({(0, every): 1, (1, every): 1})
     total = 0
-    for j in reversed(range(COLUMNS)):
-        steps = Counter((int(OUT[s]), int(IN[s]), having[j][s]) for s in np.flatnonzero(possible[j]))
+    for j in reversed(range(columns)):
+        steps = Counter((int(of.out[s]), int(of.carry[s]), having[j][s]) for s in np.flatnonzero(possible[j]))
         later: Counter[tuple[int, int]] = Counter()
         for (carry, alive), ways in nodes.items():
             for (out, into, mask), states in steps.items():

@@ -1,7 +1,7 @@
 """Every problem of a task decoded, as this machine does: what `prove` does where there are few enough of them.
 
-So it does of rows, of sequences, and of sums of short numbers in any base. Ten-digit addition and subtraction alone are
-proved by their columns (prover.py).
+So it does of rows, of sequences, of other sums of short numbers, and of short numbers that a proof by columns leaves
+undecided (prover.py).
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ def decode_all(
     whole = count(task)
     if whole > MOST:
         raise ValueError(
-            f"{task.title} has {whole:,} problems; prove decodes {MOST:,} at most, and by columns it decides ten-digit"
-            " addition and subtraction in base ten alone"
+            f"{task.title} has {whole:,} problems; prove decodes {MOST:,} at most, and by columns it decides a + b and"
+            " a - b with a >= b, in families of columns"
         )
     problems, decoded, margin = every(task), 0, float("inf")
     wrong: list[tuple[int, int, int]] = []

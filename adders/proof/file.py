@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from adders.proof.net import FAMILIES
+from adders.proof.net import FAMILIES, Asked
 from adders.proof.program import source
 from adders.proof.prover import prove
 from adders.proof.rounding import MACHINES
@@ -94,8 +94,10 @@ def proof_text(spec: Spec, theta_P: Tensor, proof: Proof) -> str:
 
 def claim_of(spec: Spec, digits: int) -> str:
     """Return what a proof for numbers of so many digits says, in words."""
+    asked = Asked.of(spec.task)
     claim = f"greedy decoding in float32 is right for all pairs of {digits}-digit numbers"
-    return claim if spec.adds else f"{claim} of which the second is no larger"
+    claim += f" in base {asked.base}" if asked.base != 10 else ""
+    return f"{claim} of which the second is no larger" if asked.is_difference else claim
 
 
 def _version(name: str) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from adders.proof.attention import Attention, Query
-from adders.proof.net import COLUMNS, Net
+from adders.proof.net import Net
 from adders.proof.program import Program
 from adders.proof.rounding import (
     SLACK,
@@ -30,9 +30,6 @@ from adders.proof.rounding import (
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-LENGTHS = (22, 27, 32)
-"""Of sequences on which torch's attention is compared with matrix products: its kernels change with the length."""
 
 
 def capture(net: Net, program: Program) -> Net:
@@ -105,7 +102,7 @@ class Captured(Attention):
 
     def scores(self, h: int, last: int, token: int, allowed: Array) -> tuple[Array, Array, Array]:
         net = self.net
-        none_shared = np.zeros(COLUMNS)
+        none_shared = np.zeros(net.asked.columns)
         if self.is_product:
             query_run = self.runs[token]
             rows = [products(net, query_run[0], run[1])[h, last] for run in self.runs]
@@ -146,8 +143,10 @@ def is_matrix_product(net: Net, program: Program) -> bool:
         # low_rank's program writes its products out
         return True
     draws = np.random.default_rng(3)
-    for length in LENGTHS:
-        tokens = draws.integers(0, 10, length).tolist()
+    columns = net.asked.columns
+    # torch's kernels change with the length
+    for length in (net.prompt, net.prompt + columns // 2, net.prompt + columns):
+        tokens = draws.integers(0, net.asked.base, length).tolist()
         q, k, v, seen = program.captured(tokens)
         # a position does not see later ones
         future = torch.full((length, length), -math.inf).triu(1)

@@ -7,35 +7,37 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from adders.proof.net import Net, Norm
+from adders.proof.net import Asked, Net, Norm
 from adders.proof.rounding import Approx, Array, Chain, Linear
 
 if TYPE_CHECKING:
     from model.families.low_rank import LowRank
 
 Tensors = dict[str, Array]
-STEPS = 11
-READ = 22 + STEPS - 1
-"""Positions that are read."""
 
 
 def view(spec: LowRank, w: Tensors) -> Net:
     """Return the view of a net whose tensors w are float32 numbers."""
+    asked = Asked.of(spec.task)
+    base, columns = asked.base, asked.columns
+    prompt, steps = 2 * (columns + 1), columns + 1
+    read = prompt + steps - 1  # positions
     if "pos_A" in w:
-        positions = Linear(Approx(w["pos_B"]))(Approx(w["pos_A"][:READ]))
+        positions = Linear(Approx(w["pos_B"]))(Approx(w["pos_A"][:read]))
     else:
-        positions = Approx(w["positions"][:READ])
-    shape = (READ, spec.vocabulary, spec.width)
+        positions = Approx(w["positions"][:read])
+    shape = (read, spec.vocabulary, spec.width)
     placed = positions[:, None].broadcast(shape)
     query, key, value = _projections(spec, w)
     return Net(
-        steps=STEPS,
-        fixed=((10, 10), (21, 11)),
-        starts=(0, 11, 22),
+        asked=asked,
+        steps=steps,
+        fixed=((columns, base), (prompt - 1, base + 1)),
+        starts=(0, columns + 1, prompt),
         units_first=False,
         heads=1,
         residual=Approx(w["tokens"]).broadcast(shape) + placed,
-        shared=np.zeros((READ, spec.width)),
+        shared=np.zeros((read, spec.width)),
         alike=False,
         norms=(_norm(spec, w, 1), _norm(spec, w, 2), _norm(spec, w, 3)),
         query=query,

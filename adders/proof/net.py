@@ -30,7 +30,7 @@ from adders.proof.rounding import (
     sincos,
     single,
 )
-from model.tasks import ADDITION, Subtraction
+from model.tasks import Addition, Columns, Subtraction, Task
 from model.tied import untied
 
 if TYPE_CHECKING:
@@ -38,9 +38,39 @@ if TYPE_CHECKING:
 
     from model.spec import Spec
 
-COLUMNS = 10
 FAMILIES = ("split_subspace", "low_rank", "rope")
-TASKS = (ADDITION, Subtraction())
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a net is asked: two numbers of `columns` digits in a base, and their sum, or their difference."""
+
+    base: int = 10
+    columns: int = 10
+    is_difference: bool = False
+    """True if the answer is the first number less the second, which is no larger."""
+
+    @classmethod
+    def of(cls, task: Task) -> Asked:
+        """Raise ValueError for a task that proofs by columns are not of."""
+        if not is_by_columns(task):
+            raise ValueError(f"proofs by columns are of a + b and of a - b with a >= b, not of {task.title}")
+        assert isinstance(task, Columns)
+        return cls(task.base, task.digits, isinstance(task, Subtraction))
+
+    def pairs(self, digits: int) -> int:
+        """Return how many pairs of numbers of so many digits are asked: of differences, those that are not below 0."""
+        numbers: int = self.base**digits
+        if self.is_difference:
+            return numbers * (numbers + 1) // 2
+        return numbers**2
+
+
+def is_by_columns(task: Task) -> bool:
+    """True of sums of two numbers, and of ordered differences, of any length in any base."""
+    if isinstance(task, Addition):
+        return task.terms == 2 and task.times == 1
+    return isinstance(task, Subtraction) and task.times == 1 and not task.signed
 
 
 @dataclass(frozen=True)
@@ -109,8 +139,7 @@ class Net:
     """[V, K]."""
     turned: tuple[Approx, Approx] | None = None
     """Queries and keys [T, V, E] where `query` and `key` are not all that makes them."""
-    is_difference: bool = False
-    """True if the answer is the first number less the second, which is no larger."""
+    asked: Asked = Asked()
     bend: GELU | SwiGLU = field(default=GELU())
     """From what fc1 gives to what fc2 reads."""
 
@@ -129,7 +158,7 @@ class Net:
             _, delimiter = self.fixed[-1]
             return [delimiter]
         # behind the columns stands the last carry
-        return list(range(10)) if k <= COLUMNS else [0, 1]
+        return list(range(self.asked.base)) if k <= self.asked.columns else [0, 1]
 
     def columns_of(self, length: int) -> NDArray[np.int64]:
         """Return the column that each of the first positions shares its vector with [T]; -1 for none."""
@@ -137,7 +166,7 @@ class Net:
         if not self.alike:
             return columns
         for operand in range(3):
-            for j in range(COLUMNS):
+            for j in range(self.asked.columns):
                 place = self.place(operand, j)
                 if place < length:
                     columns[place] = j
@@ -149,16 +178,14 @@ class Net:
         # every family writes the answer with its units first
         if self.units_first or operand == 2:
             return start + column
-        return start + COLUMNS - 1 - column
+        return start + self.asked.columns - 1 - column
 
 
 def view(spec: Spec, theta_P: Tensor, machine: Machine) -> Net:
     """Return a net's view. Raises ValueError for a family that proofs do not know, Lost for a parameter near 0."""
     # a tied program writes its numbers into these tensors and computes as any other
     spec, theta_P = untied(spec, theta_P)
-    if spec.task not in TASKS:
-        known = " or ".join(task.title for task in TASKS)
-        raise ValueError(f"proofs by columns are of {known} in base ten with ten digits, not of {spec.task.title}")
+    asked = Asked.of(spec.task)
     if spec.family not in FAMILIES:
         raise ValueError(f"proofs know the families {' and '.join(FAMILIES)}, not {spec.family!r}")
     tensors: dict[str, Array] = {}
@@ -169,7 +196,7 @@ def view(spec: Spec, theta_P: Tensor, machine: Machine) -> Net:
             raise Lost("a parameter is too small for float32")
         tensors[name] = tensor
     read: Callable[[Spec, dict[str, Array]], Net] = import_module(f"{__package__}.{spec.family}").view
-    return replace(read(spec, tensors), is_difference=spec.task != ADDITION)
+    return replace(read(spec, tensors), asked=asked)
 
 
 def turn_matrix(phases: Array, size: int) -> Approx:

@@ -23,8 +23,6 @@ import numpy as np
 
 from adders.proof.attention import Attention, Query
 from adders.proof.columns import (
-    COLUMNS,
-    STATES,
     Cases,
     Flags,
     Ints,
@@ -33,12 +31,11 @@ from adders.proof.columns import (
     in_portions,
     longest,
     numbers,
-    pairs_of,
 )
 from adders.proof.columns import split as split_cases
 from adders.proof.gaps import Gaps
 from adders.proof.here import Captured, capture
-from adders.proof.net import Net, view
+from adders.proof.net import Asked, Net, view
 from adders.proof.program import Program
 from adders.proof.rounding import (
     ANY,
@@ -50,7 +47,6 @@ from adders.proof.rounding import (
     require_finite,
 )
 from model.adderboard import failures
-from model.tasks import ADDITION
 from model.tied import ties_of
 from model.verdict import COUNTEREXAMPLE, PROVED, UNDECIDED
 
@@ -99,7 +95,7 @@ class Proof:
     """A verdict on all pairs whose columns from `digits` on are 0 + 0."""
 
     level: str
-    digits: int = COLUMNS
+    digits: int = 10
     verdict: str = UNDECIDED
     wrong: list[Wrong] = field(default_factory=list)
     open: list[Open] = field(default_factory=list)
@@ -124,16 +120,19 @@ def prove(
     theta_P: Tensor,
     machine: Machine | None = None,
     *,
-    digits: int = COLUMNS,
+    digits: int | None = None,
     limit_s: float = 600,
     watch: Watch = lambda done, total: None,
 ) -> Proof:
-    """Decide all pairs of numbers of so many digits.
+    """Decide all pairs of numbers of so many digits; None: of as many as the task has.
 
     machine: None: on any machine, and on this one where that leaves something to rounding. What is not decided after
     `limit_s` seconds stays open. `watch` gets how many steps are done, and of how many. Raises ValueError where the
     family is not known.
     """
+
+    asked = Asked.of(spec.task)
+    digits = asked.columns if digits is None else digits
 
     def at(level: Machine) -> Proof:
         # a number that is lost proves nothing, and refutes nothing: the verdict stays UNDECIDED
@@ -161,13 +160,13 @@ def _some_wrong(spec: Spec, theta_P: Tensor, digits: int) -> Wrong | None:
     """Draw a pair from each of the coarsest cases; return one that the exported program adds wrongly, if any."""
     draws = np.random.default_rng(PROBES)
     pairs = set[tuple[int, int]]()
-    is_difference = spec.task != ADDITION
-    for k in range(COLUMNS + 1):
-        for token in range(10):
-            cases = first_cases(k, token, digits, is_difference)
+    asked = Asked.of(spec.task)
+    for k in range(asked.columns + 1):
+        for token in range(asked.base):
+            cases = first_cases(k, token, digits, asked)
             # the longest path by random costs is a random pair of the case
-            _, states = longest(draws.random((COLUMNS, len(STATES), len(cases))), cases)
-            pairs |= {numbers(row, is_difference) for row in states}
+            _, states = longest(draws.random((asked.columns, len(cases.of), len(cases))), cases)
+            pairs |= {numbers(row, asked) for row in states}
     program = Program(spec, theta_P)
     # batches decode fast, and not to the bit as the program does: its word counts
     for a, b, _ in failures(spec, theta_P, sorted(pairs))[:RUN]:
@@ -184,14 +183,14 @@ def worst_pairs(spec: Spec, theta_P: Tensor) -> list[tuple[float, int, int, int]
     """
     rows = set()
     with no_lost_numbers():
-        prover = Prover(spec, theta_P, ANY, COLUMNS, float("inf"))
+        prover = Prover(spec, theta_P, ANY, Asked.of(spec.task).columns, float("inf"))
         for query in prover.queries():
             cases = query.first_cases()
             _, _, ends = query.extremes(cases)
             for states in ends:
                 margins = query.margins(states, cases.right)
                 for margin, row in zip(margins, states, strict=True):
-                    rows.add((float(margin), query.query.k, *numbers(row)))
+                    rows.add((float(margin), query.query.k, *numbers(row, prover.net.asked)))
     return sorted(rows)
 
 
@@ -210,7 +209,7 @@ class Prover:
             self.net = capture(self.net, self.program)
             self.attention = Captured(self.net, machine, self.program)
         self.proof = Proof(machine.name, digits)
-        self.left = [pairs_of(digits, self.net.is_difference)] * self.net.steps
+        self.left = [self.net.asked.pairs(digits)] * self.net.steps
         """The number of pairs of which each digit is not decided."""
         self.candidates: list[tuple[float, tuple[int, int]]] = []
         """Pairs that real numbers add wrongly, each behind its margin."""
@@ -268,7 +267,7 @@ class QueryProver:
 
     def first_cases(self) -> Cases:
         """Return the coarsest cases of this query."""
-        return first_cases(self.query.k, self.query.token, self.proof.digits, self.net.is_difference)
+        return first_cases(self.query.k, self.query.token, self.proof.digits, self.net.asked)
 
     def begin(self) -> None:
         """Bound the coarsest cases and look at their ends."""
@@ -329,11 +328,12 @@ class QueryProver:
     def _rivals(self, right: Ints) -> Flags:
         """Return True for the tokens that may not win [N, V]."""
         rivals: Flags = np.arange(self.net.vocabulary)[None] != right[:, None]
-        # a token that is no digit from 1 to 9 leaves the number as it is
-        if self.query.k > COLUMNS:
-            rivals[:, 0] = rivals[:, 10:] = False
-        elif self.query.k == COLUMNS:
-            rivals[right == 0, 10:] = False
+        base, columns = self.net.asked.base, self.net.asked.columns
+        # a token that is no digit from 1 on leaves the number as it is
+        if self.query.k > columns:
+            rivals[:, 0] = rivals[:, base:] = False
+        elif self.query.k == columns:
+            rivals[right == 0, base:] = False
         return rivals
 
     def _right_at(self, ends: list[Ints], low: Array, high: Array, cases: Cases) -> Flags:
@@ -377,7 +377,7 @@ class QueryProver:
         # three of each end are enough: only RUN of all queries' candidates are run
         for i in np.argsort(margins)[:3]:
             margin = float(margins[i])
-            pair = numbers(states[i], self.net.is_difference)
+            pair = numbers(states[i], self.net.asked)
             if margin < proof.margin:
                 proof.margin = margin
                 proof.pair = pair

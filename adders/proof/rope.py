@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from adders.proof.intervals import SwiGLU
-from adders.proof.net import Net, Norm, factors, normed, turn_matrix
+from adders.proof.net import Asked, Net, Norm, factors, normed, turn_matrix
 from adders.proof.rounding import (
     ANY,
     Approx,
@@ -33,21 +33,22 @@ if TYPE_CHECKING:
     from model.families.rope import Rope
 
 Tensors = dict[str, Array]
-HEAD, DIGITS, EPS = 4, 10, 1e-6
-PROMPT, STEPS = 24, 11
-READ = PROMPT + STEPS - 1
-"""Positions that are read."""
+HEAD, EPS = 4, 1e-6
 
 
 def view(spec: Rope, w: Tensors) -> Net:
     """Return the view of a net whose tensors w are float32 numbers."""
+    asked = Asked.of(spec.task)
+    base, columns = asked.base, asked.columns
+    prompt, steps = 2 * (columns + 2), columns + 1
+    places = prompt + steps - 1
     w = {name: _wide(spec, name, tensor) for name, tensor in w.items()}
-    table = _table(spec, w)
+    table = _table(spec, w, base)
     norms = _norms(spec, w)
-    residual = table[None].broadcast((READ, DIGITS, spec.width))
+    residual = table[None].broadcast((places, base, spec.width))
     if spec.sine_input:
         # the table's third dimension is 0
-        ramp = _ramp().broadcast((READ, DIGITS))[..., None]
+        ramp = _ramp(places).broadcast((places, base))[..., None]
         residual = concatenate([residual[..., :2], ramp, residual[..., 3:]])
     q, k, v = _projections(spec, w)
     read = normed(residual, norms[0], ANY).value
@@ -69,13 +70,14 @@ def view(spec: Rope, w: Tensors) -> Net:
         channels, writes = factors(matrix, reach)
     fc1, fc2 = _mlp(spec, w)
     return Net(
-        steps=STEPS,
-        starts=(1, 13, PROMPT),
-        fixed=((0, 0), (11, 0), (12, 0), (PROMPT - 1, 0)),
+        asked=asked,
+        steps=steps,
+        starts=(1, columns + 3, prompt),
+        fixed=((0, 0), (columns + 1, 0), (columns + 2, 0), (prompt - 1, 0)),
         units_first=True,
         heads=spec.heads,
         residual=residual,
-        shared=np.zeros((READ, spec.width)),
+        shared=np.zeros((places, spec.width)),
         alike=False,
         norms=norms,
         query=Chain(Approx(q.T)),
@@ -106,24 +108,24 @@ def _wide(spec: Rope, name: str, tensor: Array) -> Array:
     return tensor
 
 
-def _table(spec: Rope, w: Tensors) -> Approx:
+def _table(spec: Rope, w: Tensors, base: int) -> Approx:
     """Return the token table [V, D]."""
     if not spec.arc:
         return Approx(w["tokens"])
     constants = single([spec.arc_radius, spec.arc_start, spec.arc_stride])
     radius, start, stride = w.get("arc", constants)
-    product = stride * np.arange(float(DIGITS))
+    product = stride * np.arange(float(base))
     # the sum may be fused with the product, which is not rounded then
     angle = one_of(single(start + single(product)), single(start + product))
     sine, cosine = sincos(angle)
-    size = Approx(np.full(DIGITS, radius))
-    flat = [Approx(np.zeros(DIGITS))] * (spec.width - 2)
+    size = Approx(np.full(base, radius))
+    flat = [Approx(np.zeros(base))] * (spec.width - 2)
     return stack([cosine * size, sine * size, *flat])
 
 
-def _ramp() -> Approx:
+def _ramp(places: int) -> Approx:
     """Return the third input of each position [T, 1]."""
-    index = np.arange(float(READ))[:, None]
+    index = np.arange(float(places))[:, None]
     # a program may have 1e-4 in float32 or in float64
     angle = one_of(single(single(1e-4) * index), single(1e-4 * index))
     sine, _ = sincos(angle)
@@ -169,7 +171,7 @@ def _turned(spec: Rope, w: Tensors, read: Approx, q: Array, k: Approx) -> tuple[
     # the first pair of a head turns by the position's index, the second one more slowly
     speed = spec.rope_base**-0.5
     is_rounded = single(spec.rope_base) != spec.rope_base
-    index = Approx(np.arange(float(READ))[:, None])
+    index = Approx(np.arange(float(len(read.value)))[:, None])
     slower = index * Approx([[speed]], (ANY.power + is_rounded) * U * speed)
     angle = concatenate([index, slower])[:, None, None]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from adders.proof.net import COLUMNS, Net, Norm, factors, turn_matrix
+from adders.proof.net import Asked, Net, Norm, factors, turn_matrix
 from adders.proof.rounding import (
     Approx,
     Array,
@@ -29,15 +29,18 @@ Tensors = dict[str, Array]
 
 def view(spec: SplitSubspace, w: Tensors) -> Net:
     """Return the view of a net whose tensors w are float32 numbers."""
-    # a vocabulary of 14 has tokens of its own for plus, equals and the end; in one of 10, digit 0 stands there
-    has_delimiters = spec.vocabulary == 14
-    steps = 12 if has_delimiters else 11
-    plus, equals = (10, 11) if has_delimiters else (0, 0)
-    places = 22 + steps - 1
-    table = _token_table(spec, w)
-    positions = _positions(spec, w)[:places]
-    tokens_TVK = table[None].broadcast((places, spec.vocabulary, spec.tok_dim))
-    positions_TVC = positions[:, None].broadcast((places, spec.vocabulary, spec.pos_dim))
+    asked = Asked.of(spec.task)
+    base, columns = asked.base, asked.columns
+    # a vocabulary of more than digits has tokens for plus, equals and the end; in another, digit 0 stands there
+    has_delimiters = spec.tokens > base
+    prompt = 2 * (columns + 1)
+    steps = columns + 1 + has_delimiters
+    plus, equals = (base, base + 1) if has_delimiters else (0, 0)
+    places = prompt + steps - 1
+    table = _token_table(spec, w, base)
+    positions = _positions(spec, w, columns)[:places]
+    tokens_TVK = table[None].broadcast((places, spec.tokens, spec.tok_dim))
+    positions_TVC = positions[:, None].broadcast((places, spec.tokens, spec.pos_dim))
     residual = concatenate([tokens_TVK, positions_TVC])
     # the position's part is the same at all tokens of a place, and at all three places of a column
     shared = np.concatenate([np.zeros((places, spec.tok_dim)), positions.error], axis=1)
@@ -45,9 +48,10 @@ def view(spec: SplitSubspace, w: Tensors) -> Net:
     out, channels, writes = _output(spec, w)
     norm1, norm2, norm3 = (Norm(weight) for weight in _norm_weights(spec, w))
     return Net(
+        asked=asked,
         steps=steps,
-        fixed=((10, plus), (21, equals)),
-        starts=(0, 11, 22),
+        fixed=((columns, plus), (prompt - 1, equals)),
+        starts=(0, columns + 1, prompt),
         units_first=True,
         heads=spec.heads,
         residual=residual,
@@ -70,29 +74,29 @@ def view(spec: SplitSubspace, w: Tensors) -> Net:
     )
 
 
-def _token_table(spec: SplitSubspace, w: Tensors) -> Approx:
+def _token_table(spec: SplitSubspace, w: Tensors, base: int) -> Approx:
     """Return token vectors [V, K]."""
     if not spec.arc:
         return Approx(w["tokens"])
     # one radius, or one per axis
     *radii, start, stride = w["arc"]
-    product = stride * np.arange(10.0)
+    product = stride * np.arange(float(base))
     # the sum may be fused with the product, which is not rounded then
     angle = one_of(single(start + single(product)), single(start + product))
     sine, cosine = sincos(angle)
-    across = Approx(np.full(10, radii[0]))
-    along = Approx(np.full(10, radii[-1]))
+    across = Approx(np.full(base, radii[0]))
+    along = Approx(np.full(base, radii[-1]))
     return stack([cosine * across, sine * along])
 
 
-def _spiral(spec: SplitSubspace, w: Tensors, index: Array) -> Approx:
+def _spiral(spec: SplitSubspace, w: Tensors, index: Array, columns: int) -> Approx:
     """Return points [N, C] on the spiral. What is the same product of the same numbers everywhere is exact."""
     index = single(index)
     ones = np.ones_like(index)
     if spec.frozen_spiral:
         amp = float(single(spec.spiral_amp))
         slope = 0.0 if spec.flat_spiral else float(single(spec.spiral_slope))
-        angle = _turn(index, None)
+        angle = _turn(index, None, columns)
         height = Approx(single(slope * index))
     else:
         if spec.flat_spiral:
@@ -100,7 +104,7 @@ def _spiral(spec: SplitSubspace, w: Tensors, index: Array) -> Approx:
             slope = 0.0
         else:
             amp, phase, slope, offset = w["spiral"]
-        angle = _turn(index, phase)
+        angle = _turn(index, phase, columns)
         height = rounded(slope * index, 0.0) + Approx(offset * ones)
     sine, cosine = sincos(angle)
     radius = Approx(amp * ones)
@@ -108,26 +112,26 @@ def _spiral(spec: SplitSubspace, w: Tensors, index: Array) -> Approx:
     return stack([radius * cosine, radius * sine, height, *flat])
 
 
-def _turn(index: Array, phase: float | None) -> Approx:
-    """Return angles of the spiral [N], 2π · index / 10 + phase."""
+def _turn(index: Array, phase: float | None, columns: int) -> Approx:
+    """Return angles of the spiral [N], 2π · index / columns + phase."""
     turns = single(single(2 * math.pi) * index)
-    product = turns * single(1 / COLUMNS)
-    # a program may divide, or multiply by 1 / 10
-    ways = [single(turns / COLUMNS), single(product)]
+    product = turns * single(1 / columns)
+    # a program may divide, or multiply by the inverse
+    ways = [single(turns / columns), single(product)]
     if phase is None:
         return one_of(*ways)
     # and the sum may be fused with the product, which is not rounded then
     return one_of(*ways, product) + Approx(np.full(len(index), phase))
 
 
-def _positions(spec: SplitSubspace, w: Tensors) -> Approx:
-    """Return position vectors [34, C]."""
-    index = np.arange(float(COLUMNS))
-    digits = _spiral(spec, w, index) if spec.spiral else Approx(w["digits"])
+def _positions(spec: SplitSubspace, w: Tensors, columns: int) -> Approx:
+    """Return position vectors [T, C]."""
+    index = np.arange(float(columns))
+    digits = _spiral(spec, w, index, columns) if spec.spiral else Approx(w["digits"])
     if "correction" in w:
         if spec.linear_correction:
             slope, intercept = w["correction"]
-            factor = rounded(np.full(10, 1 + intercept), 0.0) + rounded(slope * index, 0.0)
+            factor = rounded(np.full(columns, 1 + intercept), 0.0) + rounded(slope * index, 0.0)
         else:
             factor = rounded(1 + w["correction"], 0.0)
         digits = digits * factor[:, None].broadcast(digits.value.shape)
@@ -137,10 +141,10 @@ def _positions(spec: SplitSubspace, w: Tensors) -> Approx:
         return Approx(w.get(name, np.zeros(spec.pos_dim))[None])
 
     if spec.equals_on_ring:
-        equals = _spiral(spec, w, np.array([spec.equals_index]))
+        equals = _spiral(spec, w, np.array([spec.equals_index]), columns)
     else:
         equals = learned("equals")
-    # both operands and the answer have the same ten vectors
+    # both operands and the answer have the same vectors
     parts = [digits, learned("plus"), digits, equals, digits, learned("z_hi"), learned("eos")]
     return concatenate(parts, axis=0)
 

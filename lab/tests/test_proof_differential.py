@@ -33,8 +33,8 @@ def nearer(self, direction, cases, whole=columns.Sums.highest):
     return value - 0.002 * np.abs(value) - 1e-6, states
 
 
-def without_the_last(k, s, vocabulary, whole=check.rivals_of):
-    right, rivals = whole(k, s, vocabulary)
+def without_the_last(k, s, vocabulary, asked=check.TEN, whole=check.rivals_of):
+    right, rivals = whole(k, s, vocabulary, asked)
     return right, rivals[:-1]
 
 

@@ -26,10 +26,12 @@ from torch.nn import functional as F
 SPEC: dict[str, Any] = {"family": "low_rank"}
 # ---- end of data ----
 
-DIGITS = 10
-LARGEST = 10**DIGITS - 1
-VOCAB_SIZE, MAX_OUTPUT_LEN = 14, 11
-PLUS, EQUALS = 10, 11
+# Of another task than ten-digit addition SPEC says its options: "addition base=3 digits=4".
+OPTIONS = dict(option.split("=") for option in SPEC.get("task", "").split()[1:])
+BASE, DIGITS = (int(OPTIONS.get(name, 10)) for name in ("base", "digits"))
+LARGEST = BASE**DIGITS - 1
+VOCAB_SIZE, MAX_OUTPUT_LEN = BASE + 4, DIGITS + 1
+PLUS, EQUALS = BASE, BASE + 1
 EPS_LAYER, EPS_RMS = 1e-5, 1e-8
 
 
@@ -120,21 +122,21 @@ def architecture(spec: dict[str, Any]) -> str:
     norm = "RMSNorm" if spec["rms_norm"] else "LayerNorm"
     return (
         f"1-layer pre-norm decoder, width {spec['width']}, 1 attention head, FFN {spec['ffn']} (GELU),"
-        f" {norm}, learned positions, vocabulary 14, tied token"
+        f" {norm}, learned positions, vocabulary {VOCAB_SIZE}, tied token"
         f" table, {matrices}"
     )
 
 
 def encode(a: int, b: int) -> list[int]:
-    """The prompt's tokens. Raises ValueError unless both are integers from 0 to 9999999999."""
+    """The prompt's tokens. Raises ValueError unless both are integers of so many digits."""
     for n in (a, b):
         if type(n) is not int or not 0 <= n <= LARGEST:
             raise ValueError(f"operands must be integers from 0 to {LARGEST}, got {n!r}")
-    x, y = ([n // 10**i % 10 for i in reversed(range(DIGITS))] for n in (a, b))
+    x, y = ([n // BASE**i % BASE for i in reversed(range(DIGITS))] for n in (a, b))
     return [*x, PLUS, *y, EQUALS]
 
 
 def decode(tokens: list[int]) -> int:
     """The number that an answer's tokens write, units first; it ends at the first token that is no digit."""
-    digits = takewhile(range(DIGITS).__contains__, tokens)
-    return sum(digit * 10**i for i, digit in enumerate(digits))
+    digits = takewhile(range(BASE).__contains__, tokens)
+    return sum(digit * BASE**i for i, digit in enumerate(digits))

@@ -25,9 +25,12 @@ from torch.nn import functional as F
 SPEC: dict[str, Any] = {"family": "rope"}
 # ---- end of data ----
 
-DIGITS, HEAD = 10, 4
-LARGEST = 10**DIGITS - 1
-VOCAB_SIZE, MAX_OUTPUT_LEN = 10, 11
+# Of another task than ten-digit addition SPEC says its options: "addition base=3 digits=4".
+OPTIONS = dict(option.split("=") for option in SPEC.get("task", "").split()[1:])
+BASE, DIGITS = (int(OPTIONS.get(name, 10)) for name in ("base", "digits"))
+LARGEST = BASE**DIGITS - 1
+VOCAB_SIZE, MAX_OUTPUT_LEN = BASE, DIGITS + 1
+HEAD = 4
 EPS = 1e-6
 
 
@@ -152,7 +155,7 @@ class Adder(nn.Module):
         numbers = [spec[name] for name in ("arc_radius", "arc_start", "arc_stride")]
         arc = w["arc"] if "arc" in w else w["up"].new_tensor(numbers)
         radius, start, stride = arc
-        digits_V = torch.arange(DIGITS).to(w["up"])
+        digits_V = torch.arange(BASE).to(w["up"])
         angle_V = start + stride * digits_V
         plane_V2 = radius * torch.stack([angle_V.cos(), angle_V.sin()], dim=-1)
         return F.pad(plane_V2, (0, spec["width"] - 2))
@@ -180,20 +183,20 @@ def architecture(spec: dict[str, Any]) -> str:
     return (
         f"1-layer pre-norm decoder as in Qwen3, width {spec['width']}, {spec['heads']} query"
         f" head{'s' * (spec['heads'] > 1)} of 4 over one of keys and values, RoPE base {spec['rope_base']:g},"
-        f" SwiGLU {spec['ffn']}, RMSNorm, vocabulary 10, tied token table ({table})"
+        f" SwiGLU {spec['ffn']}, RMSNorm, vocabulary {VOCAB_SIZE}, tied token table ({table})"
     )
 
 
 def encode(a: int, b: int) -> list[int]:
-    """The prompt's tokens. Raises ValueError unless both are integers from 0 to 9999999999."""
+    """The prompt's tokens. Raises ValueError unless both are integers of so many digits."""
     for n in (a, b):
         if type(n) is not int or not 0 <= n <= LARGEST:
             raise ValueError(f"operands must be integers from 0 to {LARGEST}, got {n!r}")
-    x, y = ([n // 10**i % 10 for i in range(DIGITS)] for n in (a, b))
+    x, y = ([n // BASE**i % BASE for i in range(DIGITS)] for n in (a, b))
     return [0, *x, 0, 0, *y, 0]
 
 
 def decode(tokens: list[int]) -> int:
     """The number that an answer's tokens write, units first; it ends at the first token that is no digit."""
-    digits = takewhile(range(DIGITS).__contains__, tokens)
-    return sum(digit * 10**i for i, digit in enumerate(digits))
+    digits = takewhile(range(BASE).__contains__, tokens)
+    return sum(digit * BASE**i for i, digit in enumerate(digits))

@@ -27,10 +27,12 @@ from torch.nn import functional as F
 SPEC: dict[str, Any] = {"family": "split_subspace"}
 # ---- end of data ----
 
-DIGITS = 10
-LARGEST = 10**DIGITS - 1
-VOCAB_SIZE = SPEC.get("vocabulary", 14)
-MAX_OUTPUT_LEN = 12 if VOCAB_SIZE == 14 else 11  # of 14 tokens one ends the answer
+# Of another task than ten-digit addition SPEC says its options: "addition base=3 digits=4".
+OPTIONS = dict(option.split("=") for option in SPEC.get("task", "").split()[1:])
+BASE, DIGITS = (int(OPTIONS.get(name, 10)) for name in ("base", "digits"))
+LARGEST = BASE**DIGITS - 1
+VOCAB_SIZE = SPEC.get("vocabulary", 14) - 10 + BASE
+MAX_OUTPUT_LEN = DIGITS + 1 + (VOCAB_SIZE > BASE)  # of more tokens than digits one ends the answer
 EPS = 1e-5
 
 
@@ -136,7 +138,7 @@ class Adder(nn.Module):
         if not self.spec["arc"]:
             return self.weights["tokens"]
         *radii, start, stride = self.weights["arc"]
-        digits_V = torch.arange(DIGITS, device=start.device)
+        digits_V = torch.arange(BASE, device=start.device)
         angle_V = start + stride * digits_V
         x_V = radii[0] * angle_V.cos()
         y_V = radii[-1] * angle_V.sin()
@@ -214,21 +216,21 @@ def architecture(spec: dict[str, Any]) -> str:
     return (
         f"1-layer pre-norm decoder, width {tok + pos} ({tok} token, {pos} position), {heads} attention"
         f" head{'s' * (heads > 1)} ({routes}, values from tokens), FFN {units} (GELU),"
-        f" vocabulary {spec['vocabulary']}, tied token table ({table})"
+        f" vocabulary {VOCAB_SIZE}, tied token table ({table})"
     )
 
 
 def encode(a: int, b: int) -> list[int]:
-    """The prompt's tokens. Raises ValueError unless both are integers from 0 to 9999999999."""
+    """The prompt's tokens. Raises ValueError unless both are integers of so many digits."""
     for n in (a, b):
         if type(n) is not int or not 0 <= n <= LARGEST:
             raise ValueError(f"operands must be integers from 0 to {LARGEST}, got {n!r}")
-    x, y = ([n // 10**i % 10 for i in range(DIGITS)] for n in (a, b))
-    plus, equals = (10, 11) if VOCAB_SIZE == 14 else (0, 0)
+    x, y = ([n // BASE**i % BASE for i in range(DIGITS)] for n in (a, b))
+    plus, equals = (BASE, BASE + 1) if VOCAB_SIZE > BASE else (0, 0)
     return [*x, plus, *y, equals]
 
 
 def decode(tokens: list[int]) -> int:
     """The number that an answer's tokens write, units first; it ends at the first token that is no digit."""
-    digits = takewhile(range(DIGITS).__contains__, tokens)
-    return sum(digit * 10**i for i, digit in enumerate(digits))
+    digits = takewhile(range(BASE).__contains__, tokens)
+    return sum(digit * BASE**i for i, digit in enumerate(digits))

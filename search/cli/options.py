@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -141,7 +141,7 @@ def progress_bar(first: str, quiet: bool = False) -> Iterator[Callable[..., None
             ended.set()
 
 
-def exit_unless(passed: bool) -> None:
+def exit_unless(passed: bool) -> NoReturn:
     """End the command with code 0 if it passed, else with that of a failure."""
     sys.exit(0 if passed else Failure.code)
 

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -9,12 +10,14 @@ import pytest
 import torch
 
 from adders.proof import check
-from adders.proof.columns import first_cases, pairs_of
+from adders.proof.columns import first_cases
+from adders.proof.count import count_wrong
 from adders.proof.enumeration import count, decode_all, every
 from adders.proof.file import decide_soon, proof_text
+from adders.proof.net import Asked
 from adders.proof.program import Program
 from adders.proof.prover import prove
-from adders.proof.rounding import ANY
+from adders.proof.rounding import ANY, Lost
 from model import preset
 from model.adderboard import failures
 from model.tasks import make_task
@@ -114,7 +117,7 @@ def test_what_cannot_be_decided_refuses_in_one_line(here):
     Checkpoint(spec, spec.initial(0)).save(here / "long")
     said = fails_with_one(2, "prove", "long")
     assert "signed=true has 100,000,000,000,000,000,000 problems; prove decodes 10,000,000 at most" in said
-    spec = preset(f"456p {TASK}")
+    spec = preset("456p subtraction base=3 digits=2 signed=true")
     Checkpoint(spec, spec.initial(0)).save(here / "short")
     for words in ("--digits 2", "--level any", "-o p.json"):
         said = fails_with_one(2, "prove", "short", *words.split())
@@ -134,7 +137,7 @@ def test_a_study_of_another_task_is_not_decided_as_if_it_added(here):
 def test_what_columns_cannot_prove_is_refused():
     spec = preset("456p subtraction signed=true")
     assert decide_soon(spec, spec.initial(0), 1.0) is None
-    with pytest.raises(ValueError, match="proofs by columns are of addition or subtraction in base ten"):
+    with pytest.raises(ValueError, match=r"proofs by columns are of a \+ b and of a - b with a >= b, not of"):
         prove(spec, spec.initial(0))
 
 
@@ -193,6 +196,42 @@ def test_subtraction_is_decided_as_decoding_all_pairs_has_it(subtracting):
     assert verdicts[PROVED] > 1 and verdicts[COUNTEREXAMPLE] > 1
 
 
+LEARNS = {
+    "steps": 24_000, "eval_every": 1_000, "hold": 0, "lr": 0.03, "lr_floor": 0.01, "warmup": 520, "beta2": 0.95,
+    "weight_decay": 0.01756, "wd_drop": 0.1, "wd_drop_exact": 0.02, "wd_drop_exact_final": 0.2, "wd_drop_token": 0.5,
+    "mixed_lengths": 0.3, "curriculum": (),
+}  # fmt: skip
+OTHERS = {"67p": "addition base=3 digits=4", "122p": "addition base=2 digits=4", "456p": "subtraction base=2 digits=3"}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_in_another_base_a_proof_says_what_decoding_all_pairs_does(name):
+    """Of seeds that learn all of it and seeds that do not, in both programs; of sums the wrong ones are counted too."""
+    spec = preset(f"{name} {OTHERS[name]}")
+    bank = Bank(spec, [Pair(Recipe(**LEARNS), Seed.of(n)) for n in range(4)])
+    while bank.advance():
+        pass
+    verdicts = set()
+    for n in range(4):
+        checkpoint = Checkpoint(spec, bank.result(n).theta_P)
+        proof = prove(spec, checkpoint.theta_P)
+        decoded = decode_all(spec, checkpoint.theta_P, counts=True)
+        content = json.loads(proof_text(spec, checkpoint.theta_P, proof))
+        if proof.verdict == COUNTEREXAMPLE:
+            (wrong,) = proof.wrong
+            assert (wrong.a, wrong.b, wrong.answer) in decoded.failures
+            assert refusal(content, checkpoint).startswith("NOT CHECKED")
+            if "addition" in OTHERS[name]:
+                with suppress(Lost):
+                    found = count_wrong(spec, checkpoint.theta_P)
+                    assert found.wrong <= len(decoded.failures) <= found.possible
+        elif proof.verdict == PROVED:
+            assert not decoded.failures and proof.margin == pytest.approx(decoded.margin, rel=1e-3)
+            assert check.check(content, spec.as_dict(), checkpoint.theta_P.tolist())
+        verdicts.add(proof.verdict)
+    assert PROVED in verdicts
+
+
 @pytest.mark.parametrize("name", ["57p", "137p", "512p"])
 def test_the_worst_margin_of_a_difference_is_that_of_all_pairs_decoded(name):
     """Of each family, whatever the net answers."""
@@ -203,13 +242,19 @@ def test_the_worst_margin_of_a_difference_is_that_of_all_pairs_decoded(name):
     assert [margins.min(), at_its_pair] == pytest.approx([proof.margin] * 2, rel=1e-6)
 
 
-def test_each_difference_is_in_one_case_of_each_digit_in_both_programs():
-    for digits in (1, 2, 10):
-        for k in range(11):
-            tokens = [0] if k == 0 else range(10)
-            ours = sum(first_cases(k, t, digits, True).pairs.sum() for t in tokens)
-            theirs = sum(sum(map(check.number_of, check.first_cases(k, t, digits, True).values())) for t in tokens)
-            assert ours == theirs == pairs_of(digits, True) == (10**digits + 1) * 10**digits // 2
+@pytest.mark.parametrize(("base", "columns"), [(10, 10), (3, 4), (2, 2), (16, 3)])
+@pytest.mark.parametrize("is_difference", [False, True])
+def test_each_pair_is_in_one_case_of_each_digit_in_both_programs(base, columns, is_difference):
+    asked = Asked(base, columns, is_difference)
+    theirs_asked = check.Asked(base, columns, is_difference)
+    for digits in {1, 2, columns}:
+        for k in range(columns + 1):
+            tokens = [0] if k == 0 else range(base)
+            ours = sum(first_cases(k, t, digits, asked).pairs.sum() for t in tokens)
+            cases = [check.first_cases(k, t, digits, theirs_asked).values() for t in tokens]
+            theirs = sum(sum(map(check.number_of, of_token)) for of_token in cases)
+            numbers = base**digits
+            assert ours == theirs == (numbers * (numbers + 1) // 2 if is_difference else numbers**2)
 
 
 def test_a_proof_of_subtraction_says_so_and_is_of_nothing_else(subtracting, here, capsys):
@@ -225,8 +270,9 @@ def test_a_proof_of_subtraction_says_so_and_is_of_nothing_else(subtracting, here
     spec = {name: value for name, value in proof["spec"].items() if name != "task"}
     assert "spec is not the checkpoint's" in refusal(proof | {"spec": spec}, checkpoint)
     assert "the margin is of no pair" in refusal(proof | {"margin": proof["margin"] | {"pair": [1, 2]}}, checkpoint)
-    for option in ("--record", "--count"):
-        assert fails_with_one(2, "prove", "minus", option).startswith(f"{option} is about addition in base 10")
+    assert fails_with_one(2, "prove", "minus", "--record").startswith("--record is about addition in base 10")
+    said = fails_with_one(2, "prove", "minus", "--count")
+    assert said == "--count counts wrong sums, and this model's task is subtraction"
 
 
 def test_of_longer_numbers_they_are_refuted(subtracting):

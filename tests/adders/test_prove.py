@@ -14,7 +14,7 @@ import torch
 
 from adders.proof import check
 from adders.proof.attention import Attention
-from adders.proof.columns import STATES, Sums, first_cases
+from adders.proof.columns import Sums, first_cases, states_in
 from adders.proof.count import count_wrong
 from adders.proof.file import CHECKER, proof_text
 from adders.proof.here import Captured, capture
@@ -143,7 +143,7 @@ def test_a_rope_nets_view_is_its_exported_program(name):
     prover = Prover(checkpoint.spec, checkpoint.theta_P, ANY, 10, float("inf"))
     x, y, z = pairs = every_pair(1)
     columns = np.stack([x, y, np.roll(x + y > 9, 1, axis=1)], -1)
-    states = (columns[:, :, None] == STATES).all(-1).argmax(-1)
+    states = (columns[:, :, None] == states_in(10).rows).all(-1).argmax(-1)
     decoded = margins(checkpoint, pairs, torch.float64)[:, 1]
     for query in prover.attention.ask(1):
         asked = z[:, 0] == query.token

@@ -177,24 +177,28 @@ def test_finishing_by_margins_takes_no_step_to_what_is_no_number(monkeypatch):
         assert torch.equal(margin(SimpleNamespace(spec=spec, cost=Cost()), theta_P).float(), theta_P)
 
 
-def test_a_spirals_angle_holds_its_product_fused_with_its_sum():
-    """2π k · 0.1 + phase with one rounding, in the prover's bounds and in the checker's."""
-    phases, index = np.random.default_rng(3).uniform(-3, 3, 40).astype(np.float32).tolist(), np.arange(10.0)
+@pytest.mark.parametrize("digits", [10, 7])
+def test_a_spirals_angle_holds_its_product_fused_with_its_sum(digits):
+    """2π k / digits + phase with one rounding, in the prover's bounds and in the checker's."""
+    phases = np.random.default_rng(3).uniform(-3, 3, 40).astype(np.float32).tolist()
+    index = np.arange(float(digits))
     spec = PRESETS["100p"]
     beyond = 0
     for phase in phases:
         net = object.__new__(check.SplitSubspace)
         net.spec = check.SplitSubspace.DEFAULTS | spec.as_dict()
+        net.asked = check.Asked(digits=digits)
         net.w = {"spiral": check.forms([1.0, phase, 0.0, 0.0])}
-        bound = _turn(index, phase)
-        for k in range(10):
+        bound = _turn(index, phase, digits)
+        for k in range(digits):
             turns = Fraction(float(np.float32(2 * math.pi) * np.float32(k)))
-            tenth, phase_ = Fraction(float(np.float32(0.1))), Fraction(phase)
-            fused = float(np.float32(float(turns * tenth + phase_)))
+            inverse, phase_ = Fraction(float(np.float32(1 / digits))), Fraction(phase)
+            fused = float(np.float32(float(turns * inverse + phase_)))
             assert abs(fused - bound.value[k]) <= bound.error[k]
             cosine = net.spiral(k)[0]
             assert abs(math.cos(fused) - cosine.value) <= cosine.radius
-            beyond += fused not in {float(np.float32(t) + np.float32(phase)) for t in (turns / 10, turns * tenth)}
+            ways = (turns / digits, turns * inverse)
+            beyond += fused not in {float(np.float32(t) + np.float32(phase)) for t in ways}
     assert beyond > 20, "it is often another number"
 
 
