@@ -256,8 +256,9 @@ class _Plan:
             return cls({}, dict.fromkeys([*terms, *combinations(range(len(terms)), 2)], one_sided), {})
         effects = {(): np.ones(len(levels_CF)), **{term: levels_CF[:, term[0]] for term in terms}}
         reasons: dict[Term, str] = {}
+        shorter = _shorter(effects)
         for term in terms:
-            if others := _alike(effects, term):
+            if others := _alike(shorter, term):
                 reasons[term] = f"cannot be told from {some(_name(lattice, t) for t in others)}"
         columns = dict(effects)
         for a, b in combinations(range(len(terms)), 2):
@@ -266,7 +267,8 @@ class _Plan:
                 reasons[a, b] = reason
             else:
                 columns[a, b] = levels_CF[:, a] * levels_CF[:, b]
-        mixed = {term: others for term in columns if term and (others := _alike(columns, term))}
+        shorter = _shorter(columns)
+        mixed = {term: others for term in columns if term and (others := _alike(shorter, term))}
         for term in mixed:
             if len(term) == 2:
                 reasons[term] = f"cannot be told from {some(_name(lattice, t) for t in mixed[term])}"
@@ -290,8 +292,9 @@ class _Plan:
         import numpy as np
 
         terms: list[Term] = []
+        shorter = _shorter({term: self.columns[term] for term in candidates})
         for term in sorted(candidates, key=lambda t: (len(t), t in self.mixed)):
-            matrix = np.column_stack([self.columns[t] for t in (*terms, term)])
+            matrix = np.column_stack([shorter[t] for t in (*terms, term)])
             if np.linalg.matrix_rank(matrix) > len(terms):
                 terms.append(term)
         fitted = fit(np.column_stack([self.columns[t] for t in terms]), outcomes_CS)
@@ -319,6 +322,14 @@ def _missing_corner(lattice: Lattice, a: int, b: int) -> str:
     }
     there = {(row[a], row[b]) for row in lattice.levels}
     return next((text for corner, text in corners.items() if corner not in there), "")
+
+
+def _shorter(columns: Mapping[Term, np.ndarray]) -> dict[Term, np.ndarray]:
+    """Return columns that depend on each other as these do, of at most as many rows as there are columns."""
+    import numpy as np
+
+    triangle = np.linalg.qr(np.column_stack(list(columns.values()))).R
+    return dict(zip(columns, triangle.T, strict=True))
 
 
 def _alike(columns: Mapping[Term, np.ndarray], term: Term) -> tuple[Term, ...]:
