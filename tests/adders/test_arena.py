@@ -87,7 +87,7 @@ def checked(submission):
     return model, counted(model)
 
 
-@pytest.mark.parametrize("name", ["6p", "7p", "133p"])
+@pytest.mark.parametrize("name", ["6p", *(pytest.param(name, marks=pytest.mark.full) for name in ("7p", "133p"))])
 def test_what_adds_qualifies(name):
     said = done("export", LAB / name, "--format", "arena", "-o", "s.py")
     params = load_any(LAB / name).spec.params

@@ -44,7 +44,8 @@ def computed():
     return map(torch.from_numpy, (square, solution, sums, arithmetic.exp(-np.abs(rows))))
 
 
-@pytest.mark.parametrize("name", ["57p", *(pytest.param(n, marks=pytest.mark.full) for n in ("170p", "456p", "763p"))])
+@pytest.mark.full
+@pytest.mark.parametrize("name", ["57p", "170p", "456p", "763p"])
 def test_every_kind_of_cpu_makes_the_same_bits(name):
     if len(KINDS) == 1:
         pytest.skip("this CPU is of one kind only")

@@ -222,7 +222,9 @@ def errs(checkpoint):
     return any(program.add(a, b) != a + b for a, b in itertools.product(range(10), repeat=2))
 
 
-@pytest.mark.parametrize("name", ["split_subspace", "low_rank", "rope"])
+@pytest.mark.parametrize(
+    "name", ["split_subspace", *(pytest.param(name, marks=pytest.mark.full) for name in ("low_rank", "rope"))]
+)
 def test_a_nudged_net_is_checked_only_if_it_adds_right(name):
     """Nudged more and more, in one direction: what is decoded wrongly is never checked, and both happen."""
     checkpoint = Checkpoint.load(NETS[name])

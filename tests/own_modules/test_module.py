@@ -105,7 +105,7 @@ def test_a_bank_gives_each_seed_the_loss_and_the_gradient_of_a_loop(name):
         assert abs(float(loss) - total) < 1e-3
 
 
-@pytest.mark.parametrize("name", NETS)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.full) if n == "GPT" else n for n in NETS])
 def test_a_seed_trains_alike_alone_in_company_and_after_an_interruption(name):
     spec, recipe = spec_of(name, NETS[name]), Recipe(**QUICK)
     pairs = [Pair(recipe, Seed.of(n)) for n in range(3)]

@@ -161,7 +161,8 @@ KINDS = ["DEFAULT", "AVX2", "AVX512"]
 KINDS = KINDS[: KINDS.index(torch.backends.cpu.get_cpu_capability()) + 1]
 
 
-@pytest.mark.parametrize("name", [n if n == "Bends" else pytest.param(n, marks=pytest.mark.full) for n in NETS])
+@pytest.mark.full
+@pytest.mark.parametrize("name", NETS)
 def test_every_kind_of_cpu_makes_the_same_bits(name, tmp_path):
     """Registers of 4, 8 and 16 lanes."""
     if len(KINDS) == 1:
@@ -172,6 +173,7 @@ def test_every_kind_of_cpu_makes_the_same_bits(name, tmp_path):
 
 
 @needs_arm
+@pytest.mark.full
 @pytest.mark.usefixtures("few_selection_problems")
 def test_neon_has_the_same_bits(tmp_path):
     bank = small(GPT_SMALL, (777, 1))

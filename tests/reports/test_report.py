@@ -38,8 +38,9 @@ def cells_of(page):
 
 
 def words_of(*given):
-    """The page with pictures that were not drawn, which takes most of its time."""
+    """The page with pictures that were not drawn, and importances of few shuffles, which take most of its time."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("reports.plots_search.SHUFFLES", 5)
         patch.setattr(report_module, "image_of", lambda figure, suffix: b"SVG")
         return report(*given)
 

@@ -87,7 +87,9 @@ def rebuilt(home):
     return shown(copy)
 
 
-@pytest.mark.parametrize("study", [STUDY, UNTIL], ids=["all", "until"])
+@pytest.mark.parametrize(
+    "study", [pytest.param(STUDY, id="all"), pytest.param(UNTIL, id="until", marks=pytest.mark.full)]
+)
 def test_curves_grow_while_seeds_train_and_are_what_sync_writes(study, lived, here):
     home, seen = lived if study is STUDY else trained(study, here)
     whole = shown(home)

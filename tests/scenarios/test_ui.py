@@ -152,6 +152,7 @@ def test_nobody_without_the_token_is_let_in_and_who_has_it_reads_the_homes_files
         assert MlflowClient(ui.address).get_experiment_by_name("newer") is not None
 
 
+@pytest.mark.full
 def test_a_proxys_host_and_path_are_its_own(folder):
     """As nginx or a hub passes requests on: with the host's name, and with or without the path."""
     with started(folder, "--behind", "http://lab.example/lab/adder") as (command, address):

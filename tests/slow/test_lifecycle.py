@@ -25,6 +25,7 @@ SMOKE = load_study("smoke").model_dump(mode="json", by_alias=True)
 LONG = QUICK | {"name": "away", "recipe": QUICK["recipe"] | {"steps": 4_000}, "seeds": [5]}
 
 
+@pytest.mark.full
 def test_a_run_in_a_folder_of_things_that_must_not_be_taken_for_ours(tmp_path):
     """It says what came of it and what to type next. Records are those of training without Ray, to the bit."""
     marker = tmp_path / "a-decoy-was-imported"

@@ -228,7 +228,9 @@ class TestSpace:
         assert len(proposals) == 2 * 3 + 2
         assert all(("recipe.lr" in numbers) == numbers["model.tie_vo"] for numbers in proposals)
 
-    @pytest.mark.parametrize("sampler", ["grid", "tpe", "nsga2", "qmc", "random"])
+    @pytest.mark.parametrize(
+        "sampler", ["grid", "tpe", *(pytest.param(name, marks=pytest.mark.full) for name in ("nsga2", "qmc", "random"))]
+    )
     def test_every_sampler_proposes_and_goes_on(self, sampler, tmp_path, monkeypatch):
         monkeypatch.setattr(worker, "work", lambda name, attempt, on_gpu: made_up(name, attempt, Trained()))
         count = {} if sampler == "grid" else {"configurations": 6}
