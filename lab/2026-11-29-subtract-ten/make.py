@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from lab.tables import beside, markdown, rate_of, read
+from lab.tables import beside, markdown, rate_of, read, with_interval
 from model import trust, verify
 from search.store.home import Home
 from search.store.ledger import Ledger
@@ -49,7 +49,7 @@ def rates() -> str:
         verified = f"{(grokked['correct'] == 10_010).sum()} of {len(grokked)}"
         step = f"{grokked['grok_step'].median():,.0f}" if len(grokked) else ""
         middle = f"{others['best_exact'].median():.3f}" if len(others) else ""
-        lines.append((arm, str(rate_of(its)), verified, step, middle))
+        lines.append((arm, with_interval(rate_of(its)), verified, step, middle))
     head = ("arm", "grokked", "verified", "median step", "median exact match of the others")
     return markdown(head, lines)
 
