@@ -113,11 +113,6 @@ def part(name: str, option: str, brought_by: str = NOTEBOOK_SAYS) -> Any:
     return load(added(PARTS)[name], option)
 
 
-def needs_notebook(name: str) -> UserError:
-    """Return the error of a command or option that comes with the notebook, where that is not installed."""
-    return UserError(f"{name} needs {NOTEBOOK_SAYS}")
-
-
 def load(point: EntryPoint, name: str) -> Any:
     """Load an entry point. Raise Failure, whatever is wrong with the other package."""
     try:

@@ -55,6 +55,8 @@ LINES = {  # what is added to GOOD
     "space: {recipe.fade_end: {choice: [1, 2], after: recipe.fade_start}}": "*: after goes with float or int",
     "space: {recipe.warmup: {int: [1, 2], after: recipe.hold}, recipe.hold: {int: [1, 2], after: recipe.warmup}}":
         "space.recipe.warmup.after: depends on itself (recipe.warmup -> recipe.hold -> recipe.warmup)",
+    "space: {recipe.lr: {choice: [1, 2]}, recipe.hold: {choice: [1, 2], when: {recipe.lr: 1, recipe.hold: 1}}}":
+        "space.recipe.hold.when: depends on itself (recipe.hold -> recipe.hold)",
     "space: {recipe.lr: {float: [0, 1]}}\nsampler: {name: grid}": "space.recipe.lr: a grid needs a step *",
     "space: {recipe.hold: {int: [0, 10000]}}\nsampler: {name: grid}": "space: a grid has at most 10000 points, *",
     ONE_RATE % "[params]": "sampler.objectives: must have one of grok_rate and per_*",
@@ -118,6 +120,7 @@ FILES = {
         "scales.57p.bases.b.constraints.0: tie_vo is none of the study's constraints",
     RECYCLED % "b: {constraints: [rank1_out], recipe: {recycle_every: 1000}}":
         "scales.57p.bases.b.recipe: trains what another base of this scale does",
+    RECYCLED % "'': {constraints: [rank1_out], recipe: {lr: 0.1}}": "scales.57p.bases: each needs a name",
     # Names and texts
     "name: x\nmodel: 57p\nseeds: 8": "seeds: must be a mapping or a list, got 8; for example {first: 1, count: 8}",
     "name: x\nmodel: 57\nseeds: [1]": "model: must be *, got 57; for example 57p",

@@ -101,7 +101,7 @@ class Outbox:
     def _do(self, job: Callable[[], Any]) -> None:
         """Do a job, however long the server is away; try one that fails while it answers TRIES times.
 
-        `retry` (search/store/retry.py) does not fit: only attempts that the server answers are counted.
+        That of a database (search/store/database.py) does not fit: only attempts that the server answers are counted.
         """
         attempts, pause = 0, FIRST_PAUSE_S
         self.verify()

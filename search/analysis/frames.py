@@ -16,14 +16,14 @@ from model.fields import did_you_mean
 from model.files import read_limited
 from model.tasks import ADDITION
 from search.errors import UserError, reraise_as
-from search.stats.counting import Until, group_by, rank
+from search.stats.counting import group_by, rank
 from search.stats.metrics import OF_COLUMNS, OF_CONFIRMATION, OF_SEARCH, count_checks, final_metrics
 from search.stats.record import COLUMNS as columns
 from search.stats.record import SeedRecord
 from search.store.home import Home
 from search.store.study_records import StudyRecords, open_several
 from search.study.kind import names_of
-from search.study.trial import Configuration, task_fields
+from search.study.trial import task_fields
 from trainer import MEASURES
 from trainer.outcomes import OPEN
 
@@ -41,10 +41,7 @@ AFTER_BEST = (*OF_CONFIRMATION, *OF_COLUMNS)
 """Columns of a configuration that are metrics of its seeds, around its best seed."""
 BESIDE = {"configuration": DESCRIBED, "outcome": ("budget",), "verified": ("proved",)}
 """Columns of a seed that are not in its record, by the one before them."""
-SEED_COLUMNS: list[str] = []
-for _name, _column in columns.items():
-    if _column.shown:
-        SEED_COLUMNS += [_name, *BESIDE.get(_name, ())]
+SEED_COLUMNS = [name for known, c in columns.items() if c.shown for name in (known, *BESIDE.get(known, ()))]
 COLUMNS = {
     "seeds": tuple(SEED_COLUMNS),
     "configurations": ("study", "configuration", *DESCRIBED, *BEFORE_BEST, "best_seed", *AFTER_BEST),
@@ -143,46 +140,42 @@ class RecordSet:
 def _read(path: Path) -> list[Row]:
     """Return the rows of a file of records. Raises UserError for any that is larger than a table of records."""
     import pandas as pd
+    import pyarrow.parquet as pq
 
-    data = _content(path)
+    with reraise_as(path, (ValueError, OSError)):
+        data = read_limited(path, MOST_BYTES, "table of records")
     with _little_memory_for(path):
         if path.suffix == ".csv":
             _check_text(path, data)
             frame = pd.read_csv(BytesIO(data), dtype=KEYS)
         else:
-            frame = _read_parquet(path, data, MOST_ROWS)
+            _check_metadata(path, pq.read_metadata(BytesIO(data)))
+            frame = pd.read_parquet(BytesIO(data), use_threads=False)
         rows = [{str(k): v for k, v in row.items()} for row in frame.to_dict("records")]
     if not rows:
         raise UserError(f"{path}: has no rows")
     return _typed_seeds(path, rows) if "init_seed" in rows[0] else rows
 
 
-def _content(path: Path) -> bytes:
-    with reraise_as(path, (ValueError, OSError)):
-        return read_limited(path, MOST_BYTES, "table of records")
-
-
-def read_parquet(path: Path) -> pd.DataFrame:
-    """Return a table of up to MOST_CELLS. Raises UserError for a file that is larger, damaged or not there."""
-    data = _content(path)
-    with _little_memory_for(path):
-        return _read_parquet(path, data, MOST_CELLS)
-
-
-def _read_parquet(path: Path, data: bytes, most_rows: int) -> pd.DataFrame:
-    import pandas as pd
-    import pyarrow.parquet as pq
-
-    _check_metadata(path, pq.read_metadata(BytesIO(data)), most_rows)
-    return pd.read_parquet(BytesIO(data), use_threads=False)
-
-
 @contextmanager
 def _little_memory_for(path: Path) -> Iterator[None]:
-    """Run a block that reads a file with little memory. Raises UserError where it fails."""
+    """Run a block that reads a file with MOST_MEMORY bytes more than the process has now. Raises UserError.
+
+    A file's metadata do not tell all that reading takes, so limits on what they announce are not enough. On Linux, what
+    asks for more gets MemoryError.
+    """
+    limits = resource.getrlimit(resource.RLIMIT_DATA)
+    status = Path("/proc/self/statm")
+    if status.exists():
+        pages = int(status.read_text("utf-8").split()[5])  # data and stack, what RLIMIT_DATA counts
+        most = pages * resource.getpagesize() + MOST_MEMORY
+        soft = min(limit for limit in (*limits, most) if limit != resource.RLIM_INFINITY)
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, limits[1]))
     try:
-        with little_memory():
+        try:
             yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_DATA, limits)
     except MemoryError:  # Arrow's too
         raise _too_large(path, f"it unfolds to more than {MOST_MEMORY:,} bytes") from None
     except (ValueError, OSError):  # Arrow's errors are one or the other
@@ -198,13 +191,13 @@ def _check_text(path: Path, data: bytes) -> None:
     _check_shape(path, rows, 1 + widest, 0)
 
 
-def _check_metadata(path: Path, about: pq.FileMetaData, most_rows: int = MOST_ROWS) -> None:
+def _check_metadata(path: Path, about: pq.FileMetaData) -> None:
     """Raise UserError for a Parquet file whose metadata announces too much.
 
     Compressed, some hundred bytes can stand for 150 GB.
     """
     columns, groups = about.num_columns, about.num_row_groups
-    _check_shape(path, about.num_rows, columns, about.num_rows * columns, most_rows)
+    _check_shape(path, about.num_rows, columns, about.num_rows * columns)
 
     # Groups may be empty and without number: no more of them are looked at than a table of MOST_ROWS cells needs.
     looked_at = min(groups, MOST_ROWS // max(columns, 1))
@@ -220,8 +213,8 @@ def _check_metadata(path: Path, about: pq.FileMetaData, most_rows: int = MOST_RO
         raise _too_large(path, f"it unfolds to {unfolded:,} bytes")
 
 
-def _check_shape(path: Path, rows: int, columns: int, cells: int, most_rows: int = MOST_ROWS) -> None:
-    limits = ((rows, most_rows, "rows"), (columns, MOST_COLUMNS, "columns"), (cells, MOST_CELLS, "cells"))
+def _check_shape(path: Path, rows: int, columns: int, cells: int) -> None:
+    limits = ((rows, MOST_ROWS, "rows"), (columns, MOST_COLUMNS, "columns"), (cells, MOST_CELLS, "cells"))
     for count, most, noun in limits:
         if count > most:
             raise _too_large(path, f"{count:,} {noun}")
@@ -229,27 +222,6 @@ def _check_shape(path: Path, rows: int, columns: int, cells: int, most_rows: int
 
 def _too_large(path: Path, size: str) -> UserError:
     return UserError(f"{path}: larger than any table of records ({size})")
-
-
-@contextmanager
-def little_memory() -> Iterator[None]:
-    """Let a block have MOST_MEMORY bytes more than the process has now. On Linux, what asks for more gets MemoryError.
-
-    A file's metadata do not tell all that reading takes, so limits on what they announce are not enough.
-    """
-    limits = resource.getrlimit(resource.RLIMIT_DATA)
-    status = Path("/proc/self/statm")
-    if not status.exists():
-        yield
-        return
-    pages = int(status.read_text("utf-8").split()[5])  # data and stack, what RLIMIT_DATA counts
-    most = pages * resource.getpagesize() + MOST_MEMORY
-    soft = min(limit for limit in (*limits, most) if limit != resource.RLIM_INFINITY)
-    resource.setrlimit(resource.RLIMIT_DATA, (soft, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_DATA, limits)
 
 
 def _typed_seeds(path: Path, rows: list[Row]) -> list[Row]:
@@ -293,6 +265,7 @@ def configuration_rows(records: StudyRecords, seeds: Sequence[SeedRecord] | None
     names = names_of(study, configurations.values())
     until = study.until_rule if study else None
     scales = study.kind.scale_names if study else {}
+    unknown = dict.fromkeys((*BEFORE_BEST, *AFTER_BEST), NAN)
     # Addition has columns of its fields only beside other tasks: rows of one frame have the same columns.
     varies_task = any(c.spec.task != ADDITION for c in configurations.values())
 
@@ -300,45 +273,30 @@ def configuration_rows(records: StudyRecords, seeds: Sequence[SeedRecord] | None
     for key, configuration in configurations.items():
         if key not in by_key:
             continue
-        row = _configuration(records.study, configuration, names[key], runs[key], by_key[key], until, varies_task)
-        if key in scales:
-            row[SCALE] = scales[key]
-        rows.append(row)
+
+        own, spec = by_key[key], configuration.spec
+        metrics = unknown | final_metrics(own, until) | count_checks(own, spec.task.problems)
+        best = min((seed for seed in own if seed.is_final), key=rank, default=None)
+        fields = task_fields(spec.task) if varies_task else {}
+        fields |= configuration.as_params()
+        fields |= {f"model.{name}": value for name, value in spec.record_columns().items()}
+        experiment, run = runs[key]
+        row = {
+            "study": records.study,
+            "configuration": key,
+            "title": names[key],
+            "experiment_id": experiment,
+            "run_id": run,
+            "rung": fields.pop("rung"),
+            "params": fields.pop("params"),
+            **{name: metrics[name] for name in BEFORE_BEST},
+            "stopped": bool(metrics["stopped"]),
+            "best_seed": str(best.seed) if best else "",
+            **{name: metrics[name] for name in AFTER_BEST},
+            **{name: _hashable(value) for name, value in fields.items()},
+        }
+        rows.append(row | ({SCALE: scales[key]} if key in scales else {}))
     return rows
-
-
-def _configuration(
-    study: str,
-    configuration: Configuration,
-    name: str,
-    run: tuple[str, str],
-    seeds: list[SeedRecord],
-    until: Until | None,
-    varies_task: bool,
-) -> Row:
-    """Return a row of the configurations' frame. run: ids of its experiment and run in MLflow."""
-    spec = configuration.spec
-    unknown = dict.fromkeys((*BEFORE_BEST, *AFTER_BEST), NAN)
-    metrics = unknown | final_metrics(seeds, until) | count_checks(seeds, spec.task.problems)
-    best = min((seed for seed in seeds if seed.is_final), key=rank, default=None)
-
-    fields = task_fields(spec.task) if varies_task else {}
-    fields |= configuration.as_params()
-    fields |= {f"model.{name}": value for name, value in spec.record_columns().items()}
-    return {
-        "study": study,
-        "configuration": configuration.key,
-        "title": name,
-        "experiment_id": run[0],
-        "run_id": run[1],
-        "rung": fields.pop("rung"),
-        "params": fields.pop("params"),
-        **{name: metrics[name] for name in BEFORE_BEST},
-        "stopped": bool(metrics["stopped"]),
-        "best_seed": str(best.seed) if best else "",
-        **{name: metrics[name] for name in AFTER_BEST},
-        **{name: _hashable(value) for name, value in fields.items()},
-    }
 
 
 def _hashable(value: Any) -> Any:

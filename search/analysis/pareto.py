@@ -9,10 +9,6 @@ from search.errors import UserError
 from search.stats.counting import few_digits, pareto
 from search.study.described import aligned
 
-HEADINGS = (
-    "params", "model", "study", "configuration", "grok rate", "per million", "confirmed", "best seed",
-    "median grok step", "held", "verified", "proved",
-)  # fmt: skip
 Row = Mapping[str, Any]
 """A configuration as search.analysis.frames has it, or a shown one."""
 NUMBERS = {"params", "per million", "best seed", "median grok step"}  # right-aligned
@@ -94,28 +90,23 @@ def table(rows: Sequence[dict[str, Any]], width: int | None = None) -> str:
     Confirmations and proofs have a column if there are any. `per million`: grokked seeds per million seed-steps.
     width: characters of a line; where the columns need more, each row is a block of lines.
     """
-    shown: list[tuple[str, ...]] = []
-    numbers = []
-    for heading, *texts in zip(HEADINGS, *map(_cells, rows), strict=True):
-        if heading in OPTIONAL and not any(texts):
-            continue
-        if heading in NUMBERS:
-            numbers.append(len(shown))
-        shown.append((heading, *texts))
+    cells = list(map(_cells, rows))
+    headings = [heading for heading in cells[0] if heading not in OPTIONAL or any(each[heading] for each in cells)]
+    blocks = [[each[heading] for heading in headings] for each in cells]
+    right = [number for number, heading in enumerate(headings) if heading in NUMBERS]
 
-    lines = aligned(list(zip(*shown, strict=True)), right=numbers)
+    lines = aligned([headings, *blocks], right)
     if width and max(map(len, lines)) > width:
-        heads, *blocks = zip(*shown, strict=True)
         lines = []
         for block in blocks:
-            lines += [*aligned([*zip(heads, block, strict=True)]), ""]
+            lines += [*aligned([*zip(headings, block, strict=True)]), ""]
         lines = lines[:-1]  # without the last blank line
     commands = [f"  {row['pull']}" for row in rows]
     return "\n".join([*lines, "", "The best seed's checkpoint of each:", *commands])
 
 
-def _cells(row: Row) -> tuple[str, ...]:
-    """Return a row's texts below HEADINGS."""
+def _cells(row: Row) -> dict[str, str]:
+    """Return a row's texts by heading."""
     stopped = "stopped at a success; " if row["stopped"] else ""
     interval = f"{row['grok_rate_low']:.1%} to {row['grok_rate_high']:.1%}"
     held = "" if row["held"] is None else f"{row['held']:,} of {row['grokked']:,}"
@@ -127,20 +118,20 @@ def _cells(row: Row) -> tuple[str, ...]:
     if row["confirmation_seeds"]:
         ends = f"{row['confirmation_low']:.1%} to {row['confirmation_high']:.1%}"
         confirmed = f"{row['confirmation_grokked']:,} of {row['confirmation_seeds']:,} ({ends})"
-    return (
-        f"{row['params']:,}",
-        row["rung"],
-        row["study"],
-        row["title"],
-        f"{row['grokked']:,} of {row['seeds']:,} ({stopped}{interval})",
-        few_digits(row["grokked_per_million"], 3),
-        confirmed,
-        row["best_seed"],
-        f"{row['median_grok_step']:,.0f}",
-        held,
-        verified,
-        _proved(row),
-    )
+    return {
+        "params": f"{row['params']:,}",
+        "model": row["rung"],
+        "study": row["study"],
+        "configuration": row["title"],
+        "grok rate": f"{row['grokked']:,} of {row['seeds']:,} ({stopped}{interval})",
+        "per million": few_digits(row["grokked_per_million"], 3),
+        "confirmed": confirmed,
+        "best seed": row["best_seed"],
+        "median grok step": f"{row['median_grok_step']:,.0f}",
+        "held": held,
+        "verified": verified,
+        "proved": _proved(row),
+    }
 
 
 def _proved(row: Row) -> str:

@@ -99,7 +99,7 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] in plugins.NOTEBOOK and not self.get_command(ctx, args[0]):
-            raise plugins.needs_notebook(args[0])
+            raise UserError(f"{args[0]} needs {plugins.NOTEBOOK_SAYS}")
         name, command, rest = super().resolve_command(ctx, args)
         settle_environment()  # before the command's module reads a path from there
         if isinstance(command, Listed):

@@ -5,9 +5,8 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -24,11 +23,15 @@ from search.errors import UserError
 from search.stats.record import COLUMNS
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from search.store.home import Home
 
 ROW_KINDS = ("configurations", "seeds", "curves")
+FORMATS: dict[str, dict[str, Any]] = {
+    ".parquet": {"index": False},
+    ".csv": {"index": False},
+    ".json": {"orient": "records", "indent": 2, "double_precision": 15},
+}
+"""Options of a frame's writers, by the suffix of a file."""
 
 
 @click.command()
@@ -126,13 +129,17 @@ def records(study: str, target: Path, of: Literal["seeds", "configurations", "cu
         _write_search(study, target, home)
         return
 
-    write = _writer(target)
+    suffix = target.suffix.lower()
+    if suffix not in FORMATS:
+        *first, last = FORMATS
+        raise UserError(f"-o {target}: the name must end in {', '.join(first)} or {last}, or .db of a search")
     from search.analysis.frames import as_columns
     from search.analysis.frames import records as read
     from search.study.described import counted
 
     frame = read(study, of, home=home.path)
-    write_file(target, lambda path: write(as_columns(frame), path))
+    write = getattr(as_columns(frame), f"to_{suffix[1:]}")
+    write_file(target, lambda path: write(path, **FORMATS[suffix]))
     rows, columns = counted(len(frame), "row"), counted(len(frame.columns), "column")
     click.echo(f"{target}: {rows} of {columns}, the {of} of {study}")
 
@@ -150,17 +157,3 @@ def _write_search(study: str, target: Path, home: Home) -> None:
     trials: list[int] = []
     write_file(target, lambda path: trials.append(recorded.kind.write_proposals(records, path)))
     click.echo(f"{target}: {counted(trials[0], 'trial')}; optuna-dashboard {shlex.quote(sqlite_url(target))}")
-
-
-def _writer(target: Path) -> Callable[[pd.DataFrame, Path], object]:
-    """Return the writer of a frame for the file's suffix. Raise UserError if it names no format."""
-    writers: dict[str, Callable[[pd.DataFrame, Path], object]] = {
-        ".parquet": lambda frame, path: frame.to_parquet(path, index=False),
-        ".csv": lambda frame, path: frame.to_csv(path, index=False),
-        ".json": lambda frame, path: frame.to_json(path, orient="records", indent=2, double_precision=15),
-    }
-    suffix = target.suffix.lower()
-    if suffix not in writers:
-        *first, last = writers
-        raise UserError(f"-o {target}: the name must end in {', '.join(first)} or {last}, or .db of a search")
-    return writers[suffix]

@@ -14,10 +14,9 @@ from search.cli.options import STUDY, home_option, json_option, show
 from search.errors import UserError
 
 if TYPE_CHECKING:
+    from search.stats.counting import Until
     from search.stats.record import SeedRecord
     from search.store.home import Home
-    from search.store.study_records import StudyRecords
-    from search.study.schema import Study
 
 WATCH_S = 2.0
 """Seconds between two looks of `status --watch`."""
@@ -44,10 +43,9 @@ def status(study: str | None, each: bool, watched: bool, home: Home, as_json: bo
 
 def _only_running(home: Home) -> str:
     """Return the study of the home that is being run. Raises UserError if none is, or several are."""
-    from search.store.study_records import open_several
+    from search.store.ledger import Ledger
 
-    opened = open_several(home, []) if home.exists() else []
-    running = [records.study for records in opened if records.get_driver()]
+    running = sorted(Ledger(home).list_running_studies()) if home.exists() else []
     if len(running) != 1:
         what = f"{', '.join(running)} run" if running else "no study runs"
         raise UserError(f"--watch: {what} in {home.path}; name one: adder-search status STUDY --watch")
@@ -79,35 +77,45 @@ def _status(study: str | None, each: bool, home: Home, as_json: bool = False) ->
     from search.cli import render
     from search.stats.counting import overview, summarise
     from search.store.home import run_command
+    from search.store.progress_file import read_progress
     from search.store.study_records import open_several
+    from search.study.kind import names_of
 
     opened = []
     if study or home.exists():
         opened = open_several(home, [study] if study else [])
 
     rows: list[SeedRecord] = []
-    begun: list[StudyRecords] = []
-    not_begun: list[StudyRecords] = []
-    for records in opened:
-        seeds = records.list_seeds(environment=as_json and bool(study))
-        rows += seeds if records.get_driver() else map(cut_off, seeds)
-        (begun if seeds else not_begun).append(records)
-
-    recorded, refused = _recorded(begun)
+    not_begun: list[dict[str, Any]] = []
+    until: dict[str, Until | None] = {}
+    refused: dict[str, dict[str, str]] = {}
     names: dict[str, str] = {}
     totals: dict[str, int] = {}
     running = None
-    if study:
-        names, totals, running = _of_one(opened[0], recorded.get(study), refused)
-        rows = as_reported(rows, running) if running else rows
+    for records in opened:
+        seeds, owner = records.list_seeds(environment=as_json and bool(study)), records.get_driver()
+        as_run = None
+        try:
+            as_run = records.get_recorded_study() if seeds else None
+        except UserError as error:  # of this version
+            refused[records.study] = {"refused": str(error)}
+        until[records.study] = as_run.until_rule if as_run else None
+        if study:
+            running = read_progress(records)
+            seeds = as_reported(seeds, running) if running else seeds
+            try:
+                configurations = records.list_configurations()
+                totals = {key: c.spec.task.problems for key, c in configurations.items()}
+                names = names_of(as_run, configurations.values())
+            except UserError as error:
+                refused.setdefault(study, {"refused": str(error)})
+        rows += seeds if owner else map(cut_off, seeds)
+        if not seeds:
+            said = "no seed begun yet" + (f"; run by {owner}" if owner else "")
+            not_begun.append({"study": records.study, **summarise([]), "said": said})
 
-    until = {name: as_run.until_rule for name, as_run in recorded.items()}
     studies = [{**counts, **refused.get(counts["study"], {})} for counts in overview(rows, until)]
-    for records in not_begun:
-        owner = records.get_driver()
-        said = "no seed begun yet" + (f"; run by {owner}" if owner else "")
-        studies.append({"study": records.study, **summarise([]), "said": said})
-
+    studies += not_begun
     about: dict[str, Any] = {"home": str(home.path), "studies": studies, "seeds": None}
     if not study:
         return about, render.status(studies, []) if opened else home.nothing_run
@@ -122,18 +130,6 @@ def cut_off(seed: SeedRecord) -> SeedRecord:
     if seed.outcome != Outcome.RUNNING:
         return seed
     return replace(seed, outcome=Outcome.CENSORED.value, reason="its run was killed")
-
-
-def _recorded(opened: Iterable[StudyRecords]) -> tuple[dict[str, Study], dict[str, dict[str, str]]]:
-    """Return the studies as they were recorded, and why this version refuses some, both by name."""
-    recorded, refused = {}, {}
-    for records in opened:
-        try:
-            if study := records.get_recorded_study():
-                recorded[records.study] = study
-        except UserError as error:
-            refused[records.study] = {"refused": str(error)}
-    return recorded, refused
 
 
 def as_reported(seeds: Iterable[SeedRecord], running: Mapping[str, Any]) -> list[SeedRecord]:
@@ -151,26 +147,6 @@ def as_reported(seeds: Iterable[SeedRecord], running: Mapping[str, Any]) -> list
         return replace(seed, outcome=seed.outcome if trains else Outcome.QUEUED.value, steps=step or seed.steps)
 
     return [reported(seed) if seed.outcome == Outcome.RUNNING else seed for seed in seeds]
-
-
-def _of_one(
-    records: StudyRecords, study: Study | None, refused: dict[str, dict[str, str]]
-) -> tuple[dict[str, str], dict[str, int], dict[str, Any] | None]:
-    """Return names of a study's configurations, how many problems verify each, and what its driver left.
-
-    refused: gets the reason if this version refuses the configurations, which then have no names.
-    """
-    from search.store.progress_file import read_progress
-    from search.study.kind import names_of
-
-    running = read_progress(records)
-    try:
-        configurations = records.list_configurations()
-        totals = {key: c.spec.task.problems for key, c in configurations.items()}
-        return names_of(study, configurations.values()), totals, running
-    except UserError as error:
-        refused.setdefault(records.study, {"refused": str(error)})
-        return {}, {}, running
 
 
 @click.command()
@@ -193,22 +169,17 @@ def delete(study: str, home: Home, yes: bool, dry_run: bool) -> None:
     if owner := records.get_driver():
         stop = f"adder-search stop {study}{home_flag(home)}"
         raise UserError(f"study {study} is being run by {owner}; stop it with {stop}")
-    if dry_run or not _agreed(f"delete all of {study}?", yes):
+    if dry_run:
+        return
+    if not (yes or _is_terminal()):
+        raise UserError("nothing was deleted: there is no terminal to ask on; give --yes")
+    if not (yes or click.confirm(f"delete all of {study}?")):
+        click.echo("nothing was deleted")
         return
 
     with records.lease:
         remark = removal.delete(removal.contents(records))  # read anew: the user was asked meanwhile
     click.echo(f"{study} is deleted" + (f"; {remark}" if remark else ""))
-
-
-def _agreed(question: str, yes: bool) -> bool:
-    """Ask the user. Raise UserError where there is no terminal."""
-    if not (yes or _is_terminal()):
-        raise UserError("nothing was deleted: there is no terminal to ask on; give --yes")
-    agreed = yes or click.confirm(question)
-    if not agreed:
-        click.echo("nothing was deleted")
-    return agreed
 
 
 def _is_terminal() -> bool:

@@ -117,20 +117,18 @@ def progress_bar(first: str, quiet: bool = False) -> Iterator[Callable[..., None
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     hidden = quiet or not is_live(console)
     with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
-        task = progress.add_task(first, total=None)
+        progress.add_task(first, total=None)
+        (task,) = progress.tasks
 
         def say(text: str, done: float = 0, total: float | None = None) -> None:
-            nonlocal task
-            if text != progress.tasks[0].description:
-                # A new task has a time of its own. It comes before the old one goes: `repeat` reads the first.
-                before, task = task, progress.add_task(text, total=total)
-                progress.remove_task(before)
-            progress.update(task, completed=done, total=total)
+            if text != task.description:
+                progress.reset(task.id, description=text)  # with a time of its own
+                task.total = total
+            progress.update(task.id, completed=done, total=total)
 
         def repeat() -> None:
             while not ended.wait(SAID_EVERY_S):
-                now = progress.tasks[0]
-                click.echo(f"{now.description}, {now.elapsed:.0f} s", err=True)
+                click.echo(f"{task.description}, {task.elapsed:.0f} s", err=True)
 
         ended = threading.Event()
         if hidden and not quiet:

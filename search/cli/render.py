@@ -275,25 +275,15 @@ def status(
     by_key = group_by(rows, "configuration")
     if len(by_key) > 1 and not each:
         for key, seeds in by_key.items():
-            label = names.get(key, key[:6])
-            lines += _phases(label, seeds)
+            for phase, some in zip(("", ", confirmation"), by_phase(seeds), strict=True):
+                if some:
+                    lines.append(f"  {names.get(key, key[:6])}{phase}: {_states(Counter(map(state_of, some)))}")
     else:
         lines += [_seed(row, names if len(by_key) > 1 else None, totals) for row in rows]
 
     if not running and INTERRUPTED in map(state_of, rows):
         lines += ["", GO_ON, f"  {go_on}"]
     return "\n".join(lines)
-
-
-def _phases(label: str, rows: Sequence[SeedRecord]) -> list[str]:
-    """Return a line on a configuration's seeds in the search, and one on those that confirm it, where it has such."""
-    searched, fresh = by_phase(rows)
-    lines = []
-    for phase, seeds in (("", searched), (", confirmation", fresh)):
-        if seeds:
-            counts = Counter(map(state_of, seeds))
-            lines.append(f"  {label}{phase}: {_states(counts)}")
-    return lines
 
 
 def _states(counts: Mapping[str, int]) -> str:

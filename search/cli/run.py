@@ -21,7 +21,7 @@ from search.run.entry import Opened, by_ray, open_study, prepare, renamed, train
 from search.run.source import read_study, records_of, study_name
 from search.run.terminal import is_cell, leave_cell
 from search.store.home import Home, home_flag, run_command
-from search.study.written import UNCHANGED, Changes
+from search.study.written import Changes
 from trainer.files.installed import own_module
 
 if TYPE_CHECKING:
@@ -86,7 +86,8 @@ def run(
         leave_cell()
 
     changes = Changes(sets, env)
-    plan = _prepare(study, home, fresh, changes)
+    plan = read_study(study, home, _say, changes)
+    prepare(plan, study, home, _say, fresh)  # before anything is opened or written
     if changes:
         study = plan.name  # what goes on with it: the file alone is another study
 
@@ -99,18 +100,10 @@ def run(
 
 @click.command()
 @_options
-def resume(study: str, detach: bool, notify: str, max_hours: float | None, home: Home) -> None:
+@click.pass_context
+def resume(context: click.Context, **options: Any) -> None:
     """The same as run without --dry-run and --fresh: go on with a STUDY that was interrupted."""
-    if not detach:
-        leave_cell()
-    open_and_run(_prepare(study, home), study, home, detach=detach, max_hours=max_hours, notify=notify)
-
-
-def _prepare(source: str, home: Home, fresh: bool = False, changes: Changes = UNCHANGED) -> Study:
-    """Return a study that can be begun, before anything is opened or written. Raises UserError, Failure."""
-    study = read_study(source, home, _say, changes)
-    prepare(study, source, home, _say, fresh)
-    return study
+    context.invoke(run, **options)
 
 
 def _plan(study: Study, home: Home, fresh: bool) -> str:

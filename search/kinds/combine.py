@@ -47,7 +47,7 @@ class Combine(Kind):
     @cached_property
     def spelled_out(self) -> list[Asked]:
         recipe = self.study.base_recipe
-        specs = combinations(self.study.base_spec, self.names, "combine")
+        specs = combinations(self.study.base_spec, self.names)
         return [validated_pair(spec, recipe, "recipe") for spec in specs]
 
     def describe_count(self, known: Any) -> str:
@@ -60,7 +60,7 @@ class Combine(Kind):
         return " + ".join(name for name in names if name in applied) or "none of them"
 
 
-def combinations(spec: Spec, names: Sequence[str], path: str) -> list[Spec]:
+def combinations(spec: Spec, names: Sequence[str]) -> list[Spec]:
     """Return the specs that differ from `spec` in these constraints alone, written as `tie_vo` or `qk_dim=4`.
 
     They come in the order of a fractional factorial design (`nested_fractions`). A constraint is applied with
@@ -70,14 +70,14 @@ def combinations(spec: Spec, names: Sequence[str], path: str) -> list[Spec]:
 
     Raise ValueError at a key path, for a constraint that is unknown, repeated, or saves nothing here.
     """
-    constraints = [constraint_of(name, f"{path}.{i}") for i, name in enumerate(names)]
-    bare = _without(spec, constraints, path)  # what the model has of them is a combination too
+    constraints = [constraint_of(name, f"combine.{i}") for i, name in enumerate(names)]
+    bare = _without(spec, constraints)  # what the model has of them is a combination too
     for i, (name, value) in enumerate(constraints):
         if name in dict(constraints[:i]):
-            raise error_at(f"{path}.{i}", f"{name} is combined already")
+            raise error_at(f"combine.{i}", f"{name} is combined already")
         alone = _applied(bare, [(name, value)])
         if not alone or alone.params >= bare.params:
-            raise error_at(f"{path}.{i}", f"{names[i]} takes no parameters away from this model")
+            raise error_at(f"combine.{i}", f"{names[i]} takes no parameters away from this model")
 
     # In this order a study that is stopped early has the main effects apart.
     alike: dict[Spec, Spec] = {}
@@ -93,13 +93,13 @@ def combinations(spec: Spec, names: Sequence[str], path: str) -> list[Spec]:
     return list(alike.values())
 
 
-def _without(spec: Spec, constraints: Sequence[Constraint], path: str) -> Spec:
+def _without(spec: Spec, constraints: Sequence[Constraint]) -> Spec:
     """Return the spec with none of the constraints. Raise ValueError at a key path."""
     for i, (name, _) in enumerate(constraints):
         try:
             spec = spec.without(name)
         except ValueError as error:
-            raise error_at(f"{path}.{i}", error) from None
+            raise error_at(f"combine.{i}", error) from None
     return spec
 
 

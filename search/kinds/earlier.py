@@ -42,12 +42,12 @@ def _numbers(study: Study, configuration: Configuration, drawn: Mapping[str, Any
             continue
 
         after = field.after
-        is_missing = value(path) is None and not field.has(None)
-        if is_missing or (after and value(after) is None):
+        is_missing = value.get(path) is None and not field.has(None)
+        if is_missing or (after and value.get(after) is None):
             raise begun_otherwise(study, path, "none", "a number")
-        number = value(path) - value(after) if after else value(path)
+        number = value[path] - value[after] if after else value.get(path)
         if not field.has(number):
-            raise _no_point(study, path, drawn.get(path, value(path)))
+            raise _no_point(study, path, drawn.get(path, value.get(path)))
         numbers[path] = stored(number)
 
     # The numbers must mean the configuration that was trained, in what is not searched too.
@@ -55,11 +55,11 @@ def _numbers(study: Study, configuration: Configuration, drawn: Mapping[str, Any
         resolved = fixed(*study.configuration(study.resolved(numbers)))
     except ValueError as error:
         raise UserError(f"study {study.name}: with what it was begun with: {error}; {WAY_OUT}") from None
-    for path in dict.fromkeys([*space, *_fields(study)]):
-        if resolved(path) != value(path):
+    for path in dict.fromkeys([*space, *resolved]):
+        if resolved.get(path) != value.get(path):
             if path in drawn:
                 raise _no_point(study, path, drawn[path])
-            raise begun_otherwise(study, path, value(path), resolved(path))
+            raise begun_otherwise(study, path, value.get(path), resolved.get(path))
     return numbers
 
 
@@ -69,12 +69,6 @@ def _has_number(field: Distribution, number: Any) -> bool:
         return field.has(field.decoded(number))
     except ValueError:
         return False
-
-
-def _fields(study: Study) -> list[str]:
-    """Return the key paths of a configuration's fields."""
-    of_model = [f"model.{name}" for name in study.base_spec.as_dict()]
-    return of_model + [f"recipe.{name}" for name in study.base_recipe.as_dict()]
 
 
 def _no_point(study: Study, path: str, value: Any) -> UserError:

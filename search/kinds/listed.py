@@ -85,7 +85,7 @@ class Listed(Kind):
         else:
             options = model_options(study.model, "model") | model
 
-        recipe = recipe_of(entry.recipe, {}, f"{path}.recipe", base=study.recipe)
+        recipe = recipe_of(entry.recipe, f"{path}.recipe", study.recipe)
         spec = with_task(spec_of(options, f"{path}.model"), study.task, {})
         return validated_pair(spec, recipe, f"{path}.recipe")
 

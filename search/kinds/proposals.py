@@ -76,7 +76,7 @@ class Proposals:
     @property
     def exhausted(self) -> bool:
         """True if no proposal is left to be made."""
-        return self._drawn >= self.planned
+        return not self.remaining
 
     @property
     def remaining(self) -> int:
@@ -91,7 +91,7 @@ class Proposals:
         """Return the next proposal, or None when the study's number of configurations is reached."""
         while not self.exhausted:
             trial = self.optuna.ask()
-            numbers = self._draw(trial)
+            numbers = numbers_by(self.space, partial(suggest, trial))
             configuration = self._configuration(numbers)
             # Before anything of it trains: a driver that stops here draws it no second time.
             self.records.create_proposal(trial.number - len(self._known), configuration, numbers)
@@ -118,9 +118,6 @@ class Proposals:
     def trials(self) -> list[FrozenTrial]:
         """Return every proposal as it is now, in a list of its own."""
         return self.optuna.get_trials(deepcopy=False)[len(self._known) :]
-
-    def _draw(self, trial: optuna.Trial) -> Numbers:
-        return numbers_by(self.space, partial(suggest, trial))
 
     def _configuration(self, numbers: Numbers) -> Configuration | None:
         """Return None for an impossible combination of possible values."""

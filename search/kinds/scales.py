@@ -98,12 +98,6 @@ class Design:
         """Each base with the scale to which it belongs."""
         return {cell.base: cell.scale for cell in self.cells}
 
-    def add(self, cell: Cell) -> None:
-        """Add a cell, and ask for the seeds of its arms."""
-        self.cells.append(cell)
-        for pair in (cell.base, cell.toggled):
-            self.seeds[pair] = max(cell.seeds, self.seeds.get(pair, 0))
-
 
 class Keys(Strict):
     scales: dict[str, Scale] = Field(
@@ -194,7 +188,6 @@ def design_of(scales: dict[str, Scale], constraints: list[str], recipe: Data, co
     recipe: fields of every recipe; count: seeds of an arm of scales that name none; task: of every preset.
     """
     for i, constraint in enumerate(constraints):
-        constraint_of(constraint, f"constraints.{i}")  # raises ValueError
         if constraint in constraints[:i]:
             raise error_at(f"constraints.{i}", f"{constraint} is listed twice")
 
@@ -202,14 +195,15 @@ def design_of(scales: dict[str, Scale], constraints: list[str], recipe: Data, co
     for name, scale in scales.items():
         spec = _model(name, scale, task)
         partners = _partners(design, name, spec, constraints)
-        bases = _bases(name, spec, scale, recipe)
-        labels = _labels(design, name, scale, constraints)
+        bases = _bases(design, name, spec, scale, constraints, recipe)
+        seeds = scale.seeds or count
         for constraint, partner in partners.items():
-            label = labels.get(constraint, "")
-            base = bases[label]
+            label, base = bases[constraint]
             arm = _fitting(partner, base[1], constraint, f"scales.{name}", label)
             rate = (scale.bases[label].rate if label else None) or scale.rate
-            design.add(Cell(name, constraint, label, base, arm, scale.seeds or count, rate))
+            design.cells.append(Cell(name, constraint, label, base, arm, seeds, rate))
+            for pair in (base, arm):
+                design.seeds[pair] = max(seeds, design.seeds.get(pair, 0))
 
     # A constraint may have no cell at some scales, but not at all of them; nor a scale for all constraints.
     for i, constraint in enumerate(constraints):
@@ -262,36 +256,35 @@ def _partners(design: Design, scale: str, spec: Spec, constraints: list[str]) ->
     return partners
 
 
-def _bases(name: str, spec: Spec, scale: Scale, recipe: Data) -> dict[str, Asked]:
-    """Return a scale's own base, under an empty name, and its further ones."""
+def _bases(
+    design: Design, name: str, spec: Spec, scale: Scale, constraints: list[str], recipe: Data
+) -> dict[str, tuple[str, Asked]]:
+    """Return the base of each constraint at a scale, and its name: empty for the scale's own."""
     path = f"scales.{name}"
-    own = recipe_of(scale.recipe, {}, f"{path}.recipe", base=recipe)
-    bases = {"": validated_pair(spec, own, f"{path}.recipe")}
+    fields = recipe_of(scale.recipe, f"{path}.recipe", recipe)
+    own = validated_pair(spec, fields, f"{path}.recipe")
+    taken = {own}
+    bases = dict.fromkeys(constraints, ("", own))
     for label, base in scale.bases.items():
-        where = f"{path}.bases.{label}.recipe"
-        changed = recipe_of(base.recipe, {}, where, base=recipe | scale.recipe)
-        further = validated_pair(spec, changed, where)
-        if further in bases.values():
-            raise error_at(where, "trains what another base of this scale does")
-        bases[label] = further
-    return bases
-
-
-def _labels(design: Design, name: str, scale: Scale, constraints: list[str]) -> dict[str, str]:
-    """Return the name of the base of each constraint that has one of its own at a scale."""
-    labels: dict[str, str] = {}
-    for label, base in scale.bases.items():
+        if not label:
+            raise error_at(f"{path}.bases", "each needs a name")
+        where = f"{path}.bases.{label}"
+        fields = recipe_of(base.recipe, f"{where}.recipe", recipe | scale.recipe)
+        further = validated_pair(spec, fields, f"{where}.recipe")
+        if further in taken:
+            raise error_at(f"{where}.recipe", "trains what another base of this scale does")
+        taken.add(further)
         for i, constraint in enumerate(base.constraints):
-            path = f"scales.{name}.bases.{label}.constraints.{i}"
-            if constraint not in constraints:
-                raise error_at(path, f"{constraint} is none of the study's constraints")
+            at = f"{where}.constraints.{i}: {constraint}"
             reason = design.skipped.get(constraint, {}).get(name)
-            if reason:
-                raise error_at(path, f"{constraint} cannot be toggled at {name}: {reason}")
-            if constraint in labels:
-                raise error_at(path, f"{constraint} has a base already, {labels[constraint]!r}")
-            labels[constraint] = label
-    return labels
+            before, _ = bases.get(constraint, ("", own))
+            refuse(
+                (constraint not in constraints, f"{at} is none of the study's constraints"),
+                (reason, f"{at} cannot be toggled at {name}: {reason}"),
+                (before, f"{at} has a base already, {before!r}"),
+            )
+            bases[constraint] = label, further
+    return bases
 
 
 def _fitting(partner: Spec, recipe: Recipe, constraint: str, path: str, label: str) -> Asked:
@@ -315,7 +308,9 @@ def describe_design(
     weak: list[str] = []
     counted: set[Configuration] = set()
     for scale, cells_of_scale in groupby(design.cells, lambda cell: cell.scale):
-        for cells, level in _by_base(list(cells_of_scale)):
+        column = list(cells_of_scale)
+        level = LEVEL / len(column)  # of all tests of a scale Holm asks this of the first, and less of each other
+        for cells in _by_base(column):
             first = cells[0]
             names = ", ".join(cell.constraint for cell in cells)
             arms = {Configuration(*pair) for cell in cells for pair in (cell.base, cell.toggled)}
@@ -358,14 +353,12 @@ def _powers(cell: Cell, other: float, level: float) -> list[float]:
     return [by_holm, alone]
 
 
-def _by_base(column: list[Cell]) -> list[tuple[list[Cell], float]]:
-    """Return a scale's cells by their base, the scale's own first, each with the level of Holm's worst case."""
-    by_name: dict[str, list[Cell]] = {"": []}  # first, wherever its cells stand
-    for cell in column:
+def _by_base(column: list[Cell]) -> list[list[Cell]]:
+    """Return a scale's cells by their base, the scale's own first."""
+    by_name: dict[str, list[Cell]] = {}
+    for cell in sorted(column, key=lambda cell: cell.base_name != ""):
         by_name.setdefault(cell.base_name, []).append(cell)
-    # Of all tests of a scale Holm asks this of the first, and less of each other.
-    level = LEVEL / len(column)
-    return [(cells, level) for cells in by_name.values() if cells]
+    return list(by_name.values())
 
 
 def _spelt(powers: list[float]) -> str:

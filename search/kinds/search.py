@@ -69,7 +69,7 @@ class Search(Kind):
 
     def check(self) -> None:
         study, start = self.study, self.study.start
-        check_space(self.space, study.base_spec, study.configuration)
+        check_space(self.space, study.configuration)
         self.sampler.planned(self.space)
         learns_nothing = f"{WARM_START}: {self.sampler.name} learns from no trial; take tpe or nsga2"
         refuse(

@@ -223,7 +223,7 @@ def prepare(study: Study, source: str, home: Home, say: Say, fresh: bool = False
         begun = not fresh and home.exists() and records_of(home, study.name).list_parents()
         if not begun:
             with reraise_as(source, UserError):
-                read_start(study.start, Path(study.start.checkpoint))
+                read_start(study.start)
 
     with reraise_as(source):
         for _, recipe in study.listed:

@@ -40,16 +40,13 @@ NICE = os.environ.get(NICENESS, "15")
 class _Training:
     """What a plan says of the training itself.
 
-    lines: of the plan. time: in words. rate: seed-steps/s of a bank. has_search: True if the search is not over.
-    seeds, core_hours: what is to be trained, by configuration; None for a kind that plans in rounds.
+    lines: of the plan. time: in words. rate: seed-steps/s of a bank. later: lines on what follows.
     """
 
     lines: list[str]
     time: str
     rate: float
-    has_search: bool = True
-    seeds: Mapping[Configuration, int] | None = None
-    core_hours: Mapping[Configuration, float] | None = None
+    later: list[str]
 
 
 class _Program(NamedTuple):
@@ -108,9 +105,7 @@ def estimate(study: Study, home: Home, rows: Sequence[SeedRecord] = (), records:
 
     if kind.is_compared and not study.until_rule:
         lines += map(_line, ("intervals", ""), _worth(study, listed))
-    if training.seeds is not None and training.core_hours is not None:
-        lines += kind.plan_design(training.seeds, training.core_hours)
-    lines += _later(study, len(listed) > 1, training.has_search)
+    lines += training.later
     if remark:
         lines.append(remark)
     return "\n".join(lines)
@@ -124,7 +119,8 @@ def _rounds(study: Study, recorded: int, rate: float, fits: Capacity) -> _Traini
     """Plan a study whose kind proposes in rounds. rate: seed-steps/s of a bank."""
     steps = study.kind.round_size * len(study.first_seeds) * study.base_recipe.steps
     seconds = steps / (rate * fits.concurrent)
-    return _Training([*study.kind.plan_round(recorded)], f"{duration(seconds)} a round", rate)
+    time = f"{duration(seconds)} a round"
+    return _Training(study.kind.plan_round(recorded), time, rate, _later(study, False, True))
 
 
 def _whole(
@@ -148,13 +144,13 @@ def _whole(
     time = f"about {duration(total_s / max(1, at_once))} once it trains"
     if hours := _core_hours(total_s * cores, fits):
         time += f", {hours}"
-    has_search = bool(known.search)
-    if has_search:
+    if known.search:
         time += _time_to_confirm(study, rate, fits, cores)
 
     lines = [*_configurations(study, listed, known), *_not_asked(study, listed, rows), banks]
     core_hours = {c: cores * each / 3_600 for c, each in seconds.items()}
-    return _Training(lines, f"{time},", rate, has_search, seeds, core_hours)
+    later = [*study.kind.plan_design(seeds, core_hours), *_later(study, len(listed) > 1, bool(known.search))]
+    return _Training(lines, f"{time},", rate, later)
 
 
 def _time_to_confirm(study: Study, rate: float, fits: Capacity, cores: float) -> str:
@@ -344,12 +340,8 @@ def _expected_rates(
         return recorded
 
     shapes = BankShapes(study)
-    programs = {}
-    for configuration in listed:
-        slots = shapes.slots_of(configuration.program, fits)
-        programs[configuration.key] = _Program(configuration.trained, configuration.recipe, slots)
-    if not programs:
-        programs[""] = _Program(shapes.base, study.base_recipe, shapes.most_slots(fits))
+    programs = {c.key: _Program(c.trained, c.recipe, shapes.slots_of(c.program, fits)) for c in listed}
+    programs = programs or {"": _Program(shapes.base, study.base_recipe, shapes.most_slots(fits))}
 
     if not study.resources.compiled:
         eager = EAGER * study.resources.cpu * BATCH

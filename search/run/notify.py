@@ -25,46 +25,36 @@ WEBHOOK = ("http://", "https://")
 log = logging.getLogger(__name__)
 
 
-class Notifier:
-    """Tell `target` of events, one after another: a shell command, which reads an event as JSON, or a webhook's URL."""
-
-    def __init__(self, target: str):
-        self.target = target
-        self.events: SimpleQueue[Mapping[str, Any] | None] = SimpleQueue()
-        self.thread = threading.Thread(target=self._work, name="notify", daemon=True)
-        self.thread.start()
-
-    def tell(self, **event: Any) -> None:
-        """Have an event told: plain values, with its name as `event`."""
-        self.events.put(event)
-
-    def close(self) -> None:
-        """Wait until all is told, at most LONGEST_S."""
-        self.events.put(None)
-        self.thread.join(LONGEST_S + 1)
-
-    def _work(self) -> None:
-        while (event := self.events.get()) is not None:
-            try:
-                tell = post if self.target.startswith(WEBHOOK) else call
-                tell(self.target, json.dumps(event).encode())
-            except subprocess.TimeoutExpired:
-                log.warning("--notify: has not ended in %.0f s, and was killed", LONGEST_S)
-            except Exception as error:  # whatever it is, the run goes on
-                log.warning("--notify: %s", masked(one_line(error)))
-
-
 @contextmanager
 def telling(target: str) -> Iterator[Callable[..., object]]:
-    """Yield a function that tells a target of an event, its values by name; of no target, one that does nothing."""
+    """Yield a function that tells a target of an event, its values by name; of no target, one that does nothing.
+
+    target: a shell command, which reads an event as JSON, or a webhook's URL. The block ends when all is told, or
+    LONGEST_S later.
+    """
+    events = SimpleQueue[Mapping[str, Any] | None]()
     if not target:
         yield lambda **event: None
         return
-    notifier = Notifier(target)
+    thread = threading.Thread(target=_tell_all, args=(target, events), name="notify", daemon=True)
+    thread.start()
     try:
-        yield notifier.tell
+        yield lambda **event: events.put(event)
     finally:
-        notifier.close()
+        events.put(None)
+        thread.join(LONGEST_S + 1)
+
+
+def _tell_all(target: str, events: SimpleQueue[Mapping[str, Any] | None]) -> None:
+    """Tell a target of events, one after another, until there is None."""
+    tell = post if target.startswith(WEBHOOK) else call
+    while (event := events.get()) is not None:
+        try:
+            tell(target, json.dumps(event).encode())
+        except subprocess.TimeoutExpired:
+            log.warning("--notify: has not ended in %.0f s, and was killed", LONGEST_S)
+        except Exception as error:  # whatever it is, the run goes on
+            log.warning("--notify: %s", masked(one_line(error)))
 
 
 def post(url: str, body: bytes) -> None:

@@ -7,7 +7,6 @@ end a seed in one arm and not in the other, and the pair would differ by that.
 """
 
 import hashlib
-from collections.abc import Sequence
 
 from search.study.schema import Study
 from search.study.stopping import BY_SEED
@@ -22,17 +21,12 @@ class Draw:
 
     def __init__(self, study: Study):
         self.study = study
-        self.rounds: dict[bool, Sequence[Sequence[Seed]]] = {False: study.rounds, True: [study.confirm_seeds]}
-        """Rounds of the search, and the confirmation's seeds as one, by `confirmation`."""
-        self.places = {
-            confirmation: {
-                seed: (layer, place)
-                for layer, seeds in enumerate(rounds)
-                for place, seed in enumerate(seeds)
-            }
-            for confirmation, rounds in self.rounds.items()
-        }  # fmt: skip
-        """Number of its round, and place in it, of each seed, by `confirmation`."""
+        self.places = {}
+        """Number of its round, place in it, and the round, by `confirmation` and seed. A confirmation is one round."""
+        for confirmation, rounds in ((False, study.rounds), (True, [study.confirm_seeds])):
+            for layer, seeds in enumerate(rounds):
+                for place, seed in enumerate(seeds):
+                    self.places[confirmation, seed] = layer, place, seeds
 
     def is_spared(self, number: int, seed: Seed, confirmation: bool = False) -> bool:
         """Return whether no rule ends a seed.
@@ -44,8 +38,7 @@ class Draw:
         if confirmation and not (study.confirm and study.confirm.hopeless):
             return True
 
-        layer, place = self.places[confirmation][seed]
-        seeds = self.rounds[confirmation][layer]
+        layer, place, seeds = self.places[confirmation, seed]
         if study.kind.spares == BY_SEED:
             # By the block's first seed alone: the same in every arm, and in every study of these seeds.
             block, place = divmod(place, BLOCK)

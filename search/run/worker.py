@@ -18,7 +18,7 @@ import torch
 
 from model.spec import Spec
 from model.tied import project
-from search.run.messages import EndedSeed, NewBank, Order, Reply, Report, Speed
+from search.run.messages import EndedSeed, NewBank, Reply, Report, Speed
 from search.study.resources import Resources
 from trainer import Bank, Pair, Result
 from trainer.checkpoints.checkpoint import code_version
@@ -27,6 +27,8 @@ from trainer.engine.build import denormals
 from trainer.engine.native import has_kernel
 from trainer.outcomes import OPEN
 from trainer.road import RoadBank
+
+AnyBank = Bank | RoadBank
 
 
 def work(name: str, attempt: int = 0, on_gpu: bool = False) -> Generator[Report, Reply, None]:
@@ -45,7 +47,8 @@ def work(name: str, attempt: int = 0, on_gpu: bool = False) -> Generator[Report,
             reply = yield worker.report(remarks.take())
     except Exception as error:
         first = str(error).strip().partition("\n")[0]  # a driver prints one line; the traceback is in a file
-        yield worker.last_words(f"{type(error).__name__}: {first}", traceback.format_exc())
+        failure = f"{type(error).__name__}: {first}"
+        yield Report(name, attempt, worker.reports, failure=failure, traceback=traceback.format_exc())
     finally:
         logging.getLogger("trainer").removeHandler(remarks)
 
@@ -72,7 +75,7 @@ class Worker:
     def __init__(self, name: str, attempt: int, on_gpu: bool):
         self.name, self.attempt, self.on_gpu = name, attempt, on_gpu
         self.reports = 0
-        self.bank: Bank | RoadBank | None = None
+        self.bank: AnyBank | None = None
         self.resources = Resources()
         self.numbers: list[int] = []
         """The driver's numbers of the bank's pairs, in the bank's order."""
@@ -93,34 +96,28 @@ class Worker:
         self.save_after_s = reply.save_after_s
         # A reply may come twice.
         orders = [order for order in reply.orders if order.number not in self.numbers]
-
+        pairs = [order.pair for order in orders]
         if orders and reply.bank:
-            self._begin_bank(reply.bank, [order.pair for order in orders])
+            self._begin_bank(reply.bank, pairs)
         elif orders:
             assert self.bank, "the first pairs come with a bank"
-            self.bank.add([order.pair for order in orders])
-        self.numbers += [order.number for order in orders]
+            self.bank.add(pairs)
+        if self.bank is None:
+            return
 
-        if self.bank:
-            self._restore(orders)
-            self._end(self.bank, reply.enough)
+        self.numbers += [order.number for order in orders]
+        place = {number: n for n, number in enumerate(self.numbers)}
+        # One whose state is damaged is trained from its beginning.
+        self.bank.restore_all({place[order.number]: order.state for order in orders if order.state})
+        # But for those that have grokked: they train on, to see if they hold.
+        needless = [place[number] for number in reply.enough if number in place]
+        self.bank.end([n for n in needless if self.bank.result(n).grok_step is None])
 
     def _begin_bank(self, made: NewBank, pairs: Sequence[Pair]) -> None:
         self.earlier = self._speed()
         self.numbers, self.resources, self.evaluations = [], made.resources, 0
         device = accelerators.device() if self.on_gpu else "cpu"
         self.bank = bank_of(made.spec, pairs, made.slots, made.resources, device)
-
-    def _restore(self, orders: Sequence[Order]) -> None:
-        assert self.bank
-        place = {number: n for n, number in enumerate(self.numbers)}
-        # One whose state is damaged is trained from its beginning.
-        self.bank.restore_all({place[order.number]: order.state for order in orders if order.state})
-
-    def _end(self, bank: Bank | RoadBank, enough: Sequence[int]) -> None:
-        """End pairs that are not needed, but for those that have grokked: they train on, to see if they hold."""
-        needless = [n for n, number in enumerate(self.numbers) if number in set(enough)]
-        bank.end([n for n in needless if bank.result(n).grok_step is None])
 
     # ---- training
 
@@ -129,36 +126,28 @@ class Worker:
         due = time.monotonic() + report_after_s
         while self.numbers and self.bank and self.bank.advance():
             self.evaluations += 1
-            if self._has_news(self.bank, time.monotonic() >= due):
+            if time.monotonic() >= due or self._has_news(self.bank):
                 return
 
-    def _has_news(self, bank: Bank | RoadBank, is_due: bool) -> bool:
-        """True if it is time to report, a seed was perfect for the first time, or many have ended."""
+    def _has_news(self, bank: AnyBank) -> bool:
+        """True if a seed was perfect for the first time, or many have ended."""
         rows = bank.newest()
         perfect = sum(row["grok_step"] is not None for row in rows)
         open_ = sum(row["outcome"] in OPEN for row in rows)
         # The bank has an eighth more pairs than slots (`Planner._room`): when more have ended, slots stand empty.
         are_many = len(rows) - open_ > bank.slots // 8
-        return is_due or perfect > len(self.perfect) or not open_ or are_many
+        return perfect > len(self.perfect) or not open_ or are_many
 
     # ---- reports
 
-    def report(self, remarks: Sequence[str] = ()) -> Report:
+    def report(self, remarks: Sequence[str]) -> Report:
         """Report the pairs that have ended, which leave the bank, and the steps of the others."""
-        facts: dict[str, Any] = {"remarks": remarks, "speed": self._speed()}
-        if self.bank and self.numbers:
-            facts |= self._progress(self.bank)
-        return self._numbered(**facts)
-
-    def last_words(self, failure: str, trace: str) -> Report:
-        """Report the error with which the worker ends."""
-        return self._numbered(failure=failure, traceback=trace)
-
-    def _numbered(self, **facts: Any) -> Report:
+        progress = self._progress(self.bank) if self.bank and self.numbers else {}
+        report = Report(self.name, self.attempt, self.reports, remarks=remarks, speed=self._speed(), **progress)
         self.reports += 1
-        return Report(self.name, self.attempt, self.reports - 1, **facts)
+        return report
 
-    def _progress(self, bank: Bank | RoadBank) -> dict[str, Any]:
+    def _progress(self, bank: AnyBank) -> dict[str, Any]:
         """Return what a report says of pairs. Those that have ended leave the bank."""
         rows = dict(zip(self.numbers, bank.newest(), strict=True))
         ended = [n for n, row in enumerate(rows.values()) if row["outcome"] not in OPEN]
@@ -177,7 +166,7 @@ class Worker:
             "states": self._states(bank),
         }
 
-    def _states(self, bank: Bank | RoadBank) -> dict[int, bytes]:
+    def _states(self, bank: AnyBank) -> dict[int, bytes]:
         """Return the states of pairs that have begun, when it is time to save them."""
         now = time.monotonic()
         if self.evaluations < self.resources.save_every or now - self.saved < self.save_after_s:
@@ -200,14 +189,14 @@ class Worker:
         )
 
 
-def bank_of(spec: Spec, pairs: Sequence[Pair], slots: int, resources: Resources, device: str) -> Bank | RoadBank:
+def bank_of(spec: Spec, pairs: Sequence[Pair], slots: int, resources: Resources, device: str) -> AnyBank:
     """Return a bank of pairs before their first step. It computes in as many threads as its resources have."""
     torch.set_num_threads(resources.threads)
     kind = RoadBank if pairs[0].recipe.stages else Bank
     return kind(spec, pairs, slots=slots, device=device, compiled=resources.compiled)
 
 
-def environment_of(bank: Bank | RoadBank, resources: Resources) -> dict[str, Any]:
+def environment_of(bank: AnyBank, resources: Resources) -> dict[str, Any]:
     """Return the facts on which θ depends beside configuration and seed."""
     return {
         "code": code_version(),

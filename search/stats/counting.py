@@ -517,12 +517,11 @@ def pareto(sizes: Sequence[int], scores: Sequence[float]) -> list[bool]:
     A point is on it if no other is as small and scores as high, one of them strictly better. Equal points are
     on it together.
     """
-    smallest_first = sorted(range(len(sizes)), key=lambda i: (sizes[i], -scores[i]))
-    on_front = [False] * len(sizes)
-    best: tuple[float, float] = (float("-inf"), float("inf"))  # highest score so far, and its size
-    for i in smallest_first:
-        point = scores[i], sizes[i]
-        if point[0] > best[0]:
-            best = point
-        on_front[i] = point == best
-    return on_front
+    points = list(zip(sizes, scores, strict=True))
+    front: set[tuple[int, float]] = set()
+    highest = float("-inf")
+    for size, score in sorted(points, key=lambda point: (point[0], -point[1])):
+        if score > highest:
+            highest = score
+            front.add((size, score))
+    return [point in front for point in points]

@@ -18,7 +18,6 @@ class StageCounts:
     left: int = 0
     tries: int = 0
     """Trainings of all of them."""
-    seed_steps: int = 0
 
 
 def stage_counts(rows: Iterable[SeedRecord]) -> dict[str, StageCounts]:
@@ -34,7 +33,6 @@ def stage_counts(rows: Iterable[SeedRecord]) -> dict[str, StageCounts]:
             count.began += 1
             count.left += row.has_grokked if is_last else 1
             count.tries += stage.tries
-            count.seed_steps += stage.steps
     return counts
 
 

@@ -4,21 +4,23 @@ Transactions that say in one line what is wrong, and wait for a server that is a
 """
 
 import functools
+import logging
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.exc import DatabaseError, IntegrityError, InterfaceError, OperationalError, TimeoutError
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from search.errors import Failure, reraise_as
 from search.stats.record import COLUMNS, Column
 from search.store.home import FOREIGN, IDENTIFIER, VERSION_TABLE, Home, other_version
-from search.store.retry import retry
 from trainer import Outcome
 
 SCHEMA = 7
@@ -44,18 +46,20 @@ metadata = sa.MetaData()
 VERSION = sa.Table(VERSION_TABLE, metadata, sa.Column("schema", sa.Integer, primary_key=True))
 
 
-def _of_a_study(name: str, *parts: sa.schema.SchemaItem) -> sa.Table:
-    return sa.Table(name, metadata, sa.Column("study", sa.String(64), primary_key=True), *parts)
+NAMES: Mapping[str, Any] = {
+    "study": sa.String(64), "configuration": sa.String(12), "init_seed": sa.BigInteger, "data_seed": sa.BigInteger,
+    "number": sa.Integer, "digest": sa.String(12),
+}  # fmt: skip
+"""Types of the columns by which rows are named."""
 
 
-def _of_a_seed(name: str, *parts: sa.schema.SchemaItem) -> sa.Table:
-    return _of_a_study(
-        name,
-        sa.Column("configuration", sa.String(12), primary_key=True),
-        sa.Column("init_seed", sa.BigInteger, primary_key=True),
-        sa.Column("data_seed", sa.BigInteger, primary_key=True),
-        *parts,
-    )
+def _table(
+    name: str, keys: Sequence[str], *more: sa.Column[Any], optional: Sequence[str] = (), **kinds: Any
+) -> sa.Table:
+    """Declare a table of all studies. keys: columns that name a row of a study. kinds: types of the others."""
+    named = [sa.Column(key, NAMES[key], primary_key=True) for key in ("study", *keys)]
+    others = [sa.Column(other, kind, nullable=other in optional) for other, kind in kinds.items()]
+    return sa.Table(name, metadata, *named, *others, *more)
 
 
 def sql_column(column: Column) -> sa.Column[Any]:
@@ -71,72 +75,63 @@ def sql_column(column: Column) -> sa.Column[Any]:
 
 FACTS = [column for column in COLUMNS.values() if column.stored and column.name not in KEY_COLUMNS]
 """What is stored of a seed beside its key."""
-ROWS = _of_a_seed("ledger", *map(sql_column, FACTS))
-STUDIES = _of_a_study(
+OF_A_SEED = KEY_COLUMNS[1:]
+ROWS = _table("ledger", OF_A_SEED, *map(sql_column, FACTS))
+STUDIES = _table(
     "ledger_studies",
-    sa.Column("definition", sa.JSON),  # the study as it was last run
-    sa.Column("owner", sa.String(128)),
-    sa.Column("lease_until", sa.Float),
-    sa.Column("stop", sa.Boolean, nullable=False, default=False),  # its driver is asked to end
+    (),
+    optional=("definition", "owner", "lease_until"),
+    definition=sa.JSON,  # the study as it was last run
+    owner=sa.String(128),
+    lease_until=sa.Float,
+    stop=sa.Boolean,  # its driver is asked to end
 )
-
-CONFIGURATIONS = _of_a_study(
+CONFIGURATIONS = _table(
     "ledger_configurations",
-    sa.Column("configuration", sa.String(12), primary_key=True),
-    sa.Column("number", sa.Integer, nullable=False),  # in the order in which they came
-    sa.Column("spec", sa.JSON, nullable=False),
-    sa.Column("recipe", sa.JSON, nullable=False),
-    sa.Column("experiment", sa.String(64)),  # where MLflow shows it, for links alone
-    sa.Column("run", sa.String(64)),
+    ("configuration",),
+    optional=("experiment", "run"),
+    number=sa.Integer,  # in the order in which they came
+    spec=sa.JSON,
+    recipe=sa.JSON,
+    experiment=sa.String(64),  # where MLflow shows it, for links alone
+    run=sa.String(64),
 )
-PROPOSALS = _of_a_study(
+PROPOSALS = _table(
     "ledger_proposals",
-    sa.Column("number", sa.Integer, primary_key=True),
-    sa.Column("configuration", sa.String(12)),  # NULL: the numbers make none
-    sa.Column("numbers", sa.JSON, nullable=False),  # as drawn, by key path
+    ("number",),
+    optional=("configuration",),
+    configuration=sa.String(12),  # NULL: the numbers make none
+    numbers=sa.JSON,  # as drawn, by key path
 )
-PARENTS = _of_a_study(
-    "ledger_parents",
-    sa.Column("number", sa.Integer, primary_key=True),  # as the file asks for them
-    sa.Column("start", sa.JSON, nullable=False),  # θ and what led to it (search/study/start.py)
-)
-STARTS = _of_a_study(
-    "ledger_starts",
-    sa.Column("digest", sa.String(12), primary_key=True),
-    sa.Column("start", sa.JSON, nullable=False),
-)
-STARTED = _of_a_study(
-    "ledger_started",
-    sa.Column("configuration", sa.String(12), primary_key=True),
-    sa.Column("digest", sa.String(12), nullable=False),
-)
-SETS = _of_a_study(
+PARENTS = _table("ledger_parents", ("number",), start=sa.JSON)
+"""θ that studies start from, numbered as a file asks for them, and what led to it (search/study/start.py)."""
+STARTS = _table("ledger_starts", ("digest",), start=sa.JSON)
+STARTED = _table("ledger_started", ("configuration",), digest=sa.String(12))
+SETS = _table(
     "ledger_sets",
-    sa.Column("number", sa.Integer, primary_key=True),  # in the order in which they were proposed
-    sa.Column("round", sa.Integer, nullable=False),
-    sa.Column("configuration", sa.String(12)),  # NULL: a θ that the descent begins at
-    sa.Column("parent", sa.Integer),  # the number of the set from whose θ it was trained
-    sa.Column("ties", sa.JSON, nullable=False),
-    sa.Column("reached", sa.Float),  # its best exact match; NULL: not judged yet
-    sa.Column("wrong", sa.Integer),  # of our own problems, where they were looked at
-    sa.Column("loss", sa.Float),
-    sa.Column("kept", sa.String(12)),  # the digest of its θ among the starts, where it was accepted
+    ("number",),  # in the order in which they were proposed
+    optional=("configuration", "parent", "reached", "wrong", "loss", "kept"),
+    round=sa.Integer,
+    configuration=sa.String(12),  # NULL: a θ that the descent begins at
+    parent=sa.Integer,  # the number of the set from whose θ it was trained
+    ties=sa.JSON,
+    reached=sa.Float,  # its best exact match; NULL: not judged yet
+    wrong=sa.Integer,  # of our own problems, where they were looked at
+    loss=sa.Float,
+    kept=sa.String(12),  # the digest of its θ among the starts, where it was accepted
 )
-PROOFS = _of_a_seed(
-    "ledger_proofs",
-    sa.Column("proof", sa.JSON, nullable=False),  # the verdict on all pairs (model/verdict.py)
-)
-RESULTS = _of_a_seed(
+PROOFS = _table("ledger_proofs", OF_A_SEED, proof=sa.JSON)
+"""Verdicts on all pairs (model/verdict.py)."""
+RESULTS = _table(
     "ledger_results",
-    sa.Column("theta", sa.LargeBinary, nullable=False),  # its best θ, and its curve (search/store/recorded_seed.py)
-    sa.Column("curve", sa.LargeBinary, nullable=False),
-    sa.Column("evaluations", sa.Integer, nullable=False),
-    sa.Column("crc", sa.BigInteger, nullable=False),  # of both
+    OF_A_SEED,
+    theta=sa.LargeBinary,  # its best θ, and its curve (search/store/recorded_seed.py)
+    curve=sa.LargeBinary,
+    evaluations=sa.Integer,
+    crc=sa.BigInteger,  # of both
 )
-STATES = _of_a_seed(
-    "ledger_states",
-    sa.Column("state", sa.LargeBinary, nullable=False),  # what a bank goes on from, until its seed has ended
-)
+STATES = _table("ledger_states", OF_A_SEED, state=sa.LargeBinary)
+"""What a bank goes on from, until its seed has ended."""
 OF_A_STUDY = (ROWS, RESULTS, STATES, PROOFS, CONFIGURATIONS, PROPOSALS, STUDIES, PARENTS, STARTS, STARTED, SETS)
 
 NONE = type(None)
@@ -154,6 +149,8 @@ FORMS = dict.fromkeys(("study", "configuration", "trial", "experiment", "run", "
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+log = logging.getLogger(__name__)
 
 
 class DatabaseUnavailable(Failure):
@@ -178,6 +175,8 @@ class Database:
         else:
             options = {"pool_pre_ping": True}  # a server that restarted has closed the pool's connections
         self.engine = sa.create_engine(home.ledger_url, **options)
+        self.lacking = set[str]()
+        """Columns of seeds that a file lacks which cannot be written: they are read as their defaults."""
 
         # Of two drivers that begin an empty database at once, one finds it half made: it tries once more.
         for last in (False, True):
@@ -202,28 +201,13 @@ class Database:
                 raise other_version(self.name, "a newer" if is_newer else "an earlier")
 
             metadata.create_all(db)
-            if self.home.has_own_database and has_tables and not _is_writable(self.home.ledger_db):
-                self._show_columns(_lacking(db))
-            else:
+            self.lacking = {column.name for column in _lacking(db)}
+            is_fixed = self.home.has_own_database and has_tables and not _is_writable(self.home.ledger_db)
+            if self.lacking and not is_fixed:
                 _add_columns(db)
+                self.lacking = set()
             if schema is None:
                 db.execute(sa.insert(VERSION).values(schema=SCHEMA))
-
-    def _show_columns(self, lacking: list[sa.Column[Any]]) -> None:
-        """Let a file that cannot be written appear to have the columns that it lacks, with their defaults."""
-        if not lacking:
-            return
-
-        shown = []
-        for column in lacking:
-            default = sa.literal(COLUMNS[column.name].default)
-            value = default.compile(compile_kwargs={"literal_binds": True})  # a view can have no parameters
-            shown.append(f"{value} AS {column.name}")
-
-        # A temporary view hides the table of the same name, and belongs to one connection: so each makes it.
-        view = f"CREATE TEMP VIEW {ROWS.name} AS SELECT *, {', '.join(shown)} FROM main.{ROWS.name}"
-        sa.event.listen(self.engine, "connect", lambda connection, _: connection.execute(view))
-        self.engine.dispose()  # connections from now on have it
 
     @contextmanager
     def begin(self) -> Iterator[sa.Connection]:
@@ -258,7 +242,7 @@ class Database:
 
     def undamaged(self, kind: str) -> AbstractContextManager[None]:
         """Re-raise errors of a block as Failure: it reads a stored value, and `kind` says of what."""
-        return reraise_as(f"{self.name}: damaged, {kind}", (TypeError, ValueError, LookupError), Failure)
+        return reraise_as(f"{self.name}: damaged, {kind}", (TypeError, ValueError, LookupError, zlib.error), Failure)
 
     def _check(self, column: sa.ColumnElement[Any], values: list[Any]) -> None:
         """Raise Failure for values that a column cannot have."""
@@ -293,9 +277,6 @@ def _add_columns(db: sa.Connection) -> None:
 
     Drivers that know fewer columns go on.
     """
-    if not _lacking(db):
-        return
-
     if db.dialect.name == "sqlite":  # else each change of a table is committed by itself
         db.exec_driver_sql("BEGIN IMMEDIATE")
     db.execute(sa.select(VERSION).with_for_update())
@@ -307,11 +288,29 @@ def _add_columns(db: sa.Connection) -> None:
 
 
 def retry_while_unavailable(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:
-    """Decorate a method that is one transaction of `self.database`: try again while the database is away."""
+    """Decorate a method that is one transaction of `self.database`: try again while the database is away.
+
+    Logs once that it waits, and once that this is over. Raises the last error.
+    """
 
     @functools.wraps(method)
     def retried(self: Any, *args: P.args, **kwargs: P.kwargs) -> R:
-        call = functools.partial(method, self, *args, **kwargs)
-        return retry(call, self.database.patience_s, DatabaseUnavailable, RETRY_S)
+        patience_s = self.database.patience_s
+
+        def log_first(state: RetryCallState) -> None:
+            if state.attempt_number == 1 and state.outcome:
+                log.warning("%s; waiting for it, for up to %.0f s", state.outcome.exception(), patience_s)
+
+        attempts = Retrying(
+            retry=retry_if_exception_type(DatabaseUnavailable),
+            stop=stop_after_delay(patience_s),
+            wait=wait_fixed(RETRY_S),
+            before_sleep=log_first,
+            reraise=True,
+        )
+        result = attempts(method, self, *args, **kwargs)
+        if attempts.statistics["attempt_number"] > 1:
+            log.warning("what was waited for is back")
+        return result
 
     return retried

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from model import preset_name
@@ -33,19 +33,14 @@ def pull(
     NotFound, with the nearest seeds, and UserError for a seed of several configurations that start alike; where they
     start from different θ, as in a descent, the best is taken.
     """
-    configurations = records.list_configurations()
-    keys = match_configurations(records.study, configurations, model, configuration)
-    rows = finished_seeds(records, keys, seed)
+    configurations, rows = finished_seeds(records, seed, model, configuration)
     if not rows:
-        raise _none_finished(records, keys, seed)
+        raise _none_finished(records, configurations, seed)
 
     # Where starts differ, as in a descent, a seed names a whole line of configurations, and its best is meant.
-    if seed and len(rows) > 1:
-        starts = {configurations[row.configuration].start for row in rows}
-        if len(starts) == 1:
-            raise _several(records, seed, sorted(rows, key=rank), configurations)
-    best = min(rows, key=lambda row: (rank(row), configurations[row.configuration].spec.params))
-    return records.seed(best).checkpoint(), best.proof
+    if seed and len(rows) > 1 and len({configurations[row.configuration].start for row in rows}) == 1:
+        raise _several(records, seed, rows)
+    return records.seed(rows[0]).checkpoint(), rows[0].proof
 
 
 def _none_finished(records: StudyRecords, keys: Collection[str], seed: Seed | None) -> NotFound:
@@ -58,11 +53,9 @@ def _none_finished(records: StudyRecords, keys: Collection[str], seed: Seed | No
     return NotFound(f"study {records.study!r} {what}")
 
 
-def _several(
-    records: StudyRecords, seed: Seed, rows: Sequence[SeedRecord], configurations: Mapping[str, Configuration]
-) -> UserError:
+def _several(records: StudyRecords, seed: Seed, rows: Sequence[SeedRecord]) -> UserError:
     """Return the error for a seed of several configurations, which lists them, the best first."""
-    names = names_of(records.get_recorded_study(), configurations.values())
+    names = names_of(records.get_recorded_study(), records.list_configurations().values())
     lines = [f"seed {seed} is in {len(rows)} configurations; add one of"]
     for row in rows[:LISTED]:
         key = row.configuration
@@ -72,10 +65,31 @@ def _several(
     return UserError("\n".join(lines))
 
 
-def finished_seeds(records: StudyRecords, keys: Collection[str], seed: Seed | None) -> list[SeedRecord]:
-    """List the rows of seeds that have ended, by keys of their configurations. seed: only rows of this one."""
-    ended = (row for row in records.list_seeds() if row.is_final)
-    return [row for row in ended if row.configuration in keys and seed in (None, row.seed)]
+def finished_seeds(
+    records: StudyRecords, seed: Seed | None, model: str | None = None, prefix: str | None = None
+) -> tuple[dict[str, Configuration], list[SeedRecord]]:
+    """Return the configurations of a preset, or the one whose key starts with `prefix`, and rows of their ended seeds.
+
+    The best comes first, of equals the one with the fewest parameters. seed: only rows of this one. Raises NotFound,
+    with the nearest names, and UserError for a prefix of several.
+    """
+    configurations, study = records.list_configurations(), records.study
+    keys = [key for key in configurations if key.startswith(prefix or "")]
+    if prefix and not keys:
+        hint = did_you_mean(prefix, configurations)
+        raise NotFound(f"study {study!r} has no configuration {prefix!r}; {hint}")
+    if prefix and len(keys) > 1:
+        raise UserError(f"study {study!r}: {prefix!r} may be any of {', '.join(sorted(keys))}")
+
+    models = {key: preset_name(configurations[key].spec) for key in keys}
+    matching = {key: configurations[key] for key in keys if model is None or is_called(models[key], model)}
+    if models and not matching:
+        hint = did_you_mean(model, dict.fromkeys(models.values()))
+        raise NotFound(f"study {study!r} has no finished seed of {model!r}; {hint}")
+
+    ended = [row for row in records.list_seeds() if row.is_final and row.configuration in matching]
+    rows = [row for row in ended if seed in (None, row.seed)]
+    return matching, sorted(rows, key=lambda row: (rank(row), matching[row.configuration].spec.params))
 
 
 def record_verification(ledger: Ledger, checkpoint: Checkpoint, correct: int) -> None:
@@ -96,25 +110,3 @@ def record_verification(ledger: Ledger, checkpoint: Checkpoint, correct: int) ->
             if checkpoint.theta_P.tolist() != recorded_P.tolist():
                 raise UserError(f"its θ is not the one that study {study} has of seed {row.seed}")
             records.record_verification(row.key, correct)
-
-
-def match_configurations(
-    study: str, configurations: dict[str, Configuration], model: str | None, prefix: str | None
-) -> list[str]:
-    """Return the keys of the configurations of a preset, or of the one whose key starts with `prefix`.
-
-    Raises NotFound, with the nearest names, and UserError for a prefix of several.
-    """
-    keys = [key for key in configurations if key.startswith(prefix or "")]
-    if prefix and not keys:
-        hint = did_you_mean(prefix, configurations)
-        raise NotFound(f"study {study!r} has no configuration {prefix!r}; {hint}")
-    if prefix and len(keys) > 1:
-        raise UserError(f"study {study!r}: {prefix!r} may be any of {', '.join(sorted(keys))}")
-
-    models = {key: preset_name(configurations[key].spec) for key in keys}
-    matching = [key for key, name in models.items() if model is None or is_called(name, model)]
-    if models and not matching:
-        hint = did_you_mean(model, dict.fromkeys(models.values()))
-        raise NotFound(f"study {study!r} has no finished seed of {model!r}; {hint}")
-    return matching

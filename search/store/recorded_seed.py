@@ -78,7 +78,7 @@ class RecordedSeed:
 def from_blobs(configuration: Configuration, record: SeedRecord, blobs: Values) -> RecordedSeed:
     """Return a recorded seed. blobs: the columns of `EndedSeed.blobs`, and environment.
 
-    Raises ValueError for θ or a curve that is not what was written.
+    Raises ValueError, or zlib.error, for θ or a curve that is not what was written.
     """
     import numpy as np
     import torch
@@ -99,14 +99,9 @@ def from_blobs(configuration: Configuration, record: SeedRecord, blobs: Values) 
     measures = len(MEASURES)
     probes = max(len(list(each.probes())) for each in (spec, configuration.trained))
     longest = NUMBER_BYTES * count * (measures + probes)
-    try:
-        curve = zlib.decompressobj().decompress(blobs["curve"], longest + 1)  # a few bytes may unpack to gigabytes
-    except zlib.error as error:
-        raise ValueError(str(error)) from None
-
+    curve = zlib.decompressobj().decompress(blobs["curve"], longest + 1)  # a few bytes may unpack to gigabytes
     width = len(curve) // NUMBER_BYTES // count if count else measures
-    is_whole = len(curve) == NUMBER_BYTES * count * width
-    if not is_whole or not measures <= width <= measures + probes:
+    if len(curve) != NUMBER_BYTES * count * width or not measures <= width <= measures + probes:
         raise ValueError("its curve is of another size")
 
     columns = np.frombuffer(curve, FLOAT).reshape(width, count)

@@ -5,14 +5,12 @@ They are chosen once, when a study first runs, and kept in the ledger. Later res
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from model import Spec
 from model.transfer import transfer
 from search.errors import UserError, reraise_as
-from search.stats.counting import rank
 from search.stats.record import SeedRecord
-from search.store.pull import finished_seeds, match_configurations
+from search.store.pull import finished_seeds
 from search.store.study_records import StudyRecords
 from search.study.ancestors import ancestors_of
 from search.study.schema import Study
@@ -83,7 +81,7 @@ def configuration_from_parent(spec: Spec, recipe: Recipe, parent: InitialTheta |
 def _choose(start: StartSpec, seeds: list[Seed], records: StudyRecords) -> list[InitialTheta]:
     """Return the θ that a study of these seeds begins with."""
     if start.checkpoint:
-        origins = [read_start(start, Path(start.checkpoint))]
+        origins = [read_start(start)]
     else:
         origins = _recorded(start, seeds, records)
     thetas = [tuple(checkpoint.theta_P.tolist()) for checkpoint in origins]
@@ -96,11 +94,10 @@ def _choose(start: StartSpec, seeds: list[Seed], records: StudyRecords) -> list[
         by_seed = dict(zip(map(str, seeds), thetas, strict=True))
         return [InitialTheta(origins[0].spec, by_seed, tuple(lineage))]
 
-    chosen = []
-    for number, (checkpoint, theta) in enumerate(zip(origins, thetas, strict=True)):
-        lineage = ancestors_of(checkpoint)
-        chosen.append(InitialTheta(checkpoint.spec, {ANY: theta}, tuple(lineage), number))
-    return chosen
+    return [
+        InitialTheta(checkpoint.spec, {ANY: theta}, tuple(ancestors_of(checkpoint)), number)
+        for number, (checkpoint, theta) in enumerate(zip(origins, thetas, strict=True))
+    ]
 
 
 def _recorded(start: StartSpec, seeds: list[Seed], records: StudyRecords) -> list[Checkpoint]:
@@ -112,16 +109,14 @@ def _recorded(start: StartSpec, seeds: list[Seed], records: StudyRecords) -> lis
     with reraise_as("start.study", UserError):
         parent.require_study()
 
-    configurations = parent.list_configurations()
-    keys = match_configurations(parent.study, configurations, None, start.configuration)
     seed = None if start.seed is None else Seed.named(str(start.seed))
-    ended = finished_seeds(parent, keys, seed)
-    rows = _each(start, seeds, ended) if start.each else _best(start, ended, configurations)
+    _, ended = finished_seeds(parent, seed, prefix=start.configuration)
+    rows = _each(start, seeds, ended) if start.each else _best(start, ended)
     return [seed.checkpoint() for seed in parent.seeds(rows)]
 
 
-def _best(start: StartSpec, rows: list[SeedRecord], configurations: dict[str, Configuration]) -> list[SeedRecord]:
-    """Return the best rows, as many as are asked for."""
+def _best(start: StartSpec, rows: list[SeedRecord]) -> list[SeedRecord]:
+    """Return the best rows, as many as are asked for. rows: the best first."""
     fit = [row for row in rows if row.has_grokked or not start.grokked]
     if len(fit) < start.count:
         wanted = f"seed {start.seed}" if start.seed is not None else f"{start.count} seeds"
@@ -129,8 +124,6 @@ def _best(start: StartSpec, rows: list[SeedRecord], configurations: dict[str, Co
         if rows and start.seed is not None:
             reason = "has not grokked (start.grokked: false takes it)"
         raise UserError(f"start: of study {start.study} {wanted} {reason}")
-
-    fit.sort(key=lambda row: (rank(row), configurations[row.configuration].spec.params))
     return fit[: start.count]
 
 

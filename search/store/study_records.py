@@ -80,8 +80,6 @@ class StudyRecords:
     def __init__(self, ledger: Ledger, study: str):
         self.ledger, self.study = ledger, study
         self.home, self.database = ledger.home, ledger.database
-        self._configurations: dict[str, Configuration] = {}
-        """Configurations whose seeds were read, by key: a configuration never changes."""
 
     @cached_property
     def lease(self) -> StudyLease:
@@ -165,29 +163,25 @@ class StudyRecords:
             self.insert_configurations(db, configurations)
 
     def insert_configurations(self, db: sa.Connection, configurations: Iterable[Configuration]) -> None:
-        """Write configurations as a part of a transaction."""
+        """Write configurations that are not there yet, as a part of a transaction."""
         recorded = sa.select(CONFIGURATIONS.c.configuration).filter_by(study=self.study)
         keys = set(db.scalars(recorded))
-        new = [c for c in configurations if c.key not in keys]
-
+        new = {c.key: c for c in configurations if c.key not in keys}
         rows = [
             {
-                "study": self.study, "configuration": c.key, "number": number,
+                "study": self.study, "configuration": key, "number": number,
                 "spec": c.spec.as_dict(), "recipe": c.recipe.as_dict(),
             }
-            for number, c in enumerate(new, start=len(keys))
+            for number, (key, c) in enumerate(new.items(), start=len(keys))
         ]  # fmt: skip
         if rows:
             db.execute(sa.insert(CONFIGURATIONS), rows)
 
         # Many configurations of a study may start from one θ, so θ has a table of its own.
-        starts = {c.key: c.start for c in new if c.start}
+        starts = {key: c.start for key, c in new.items() if c.start}
         if starts:
             self.insert_starts(db, starts.values())
-            links = [
-                {"study": self.study, "configuration": key, "digest": start.digest}
-                for key, start in starts.items()
-            ]  # fmt: skip
+            links = [{"study": self.study, "configuration": key, "digest": s.digest} for key, s in starts.items()]
             db.execute(sa.insert(STARTED), links)
 
     def insert_starts(self, db: sa.Connection, starts: Iterable[InitialTheta]) -> None:
@@ -286,7 +280,8 @@ class StudyRecords:
 
         environment: read also what each seed was trained in, which is most of the text.
         """
-        columns = [c for c in ROWS.columns if environment or c is not ROWS.c.environment]
+        left_out = self.database.lacking | (set() if environment else {"environment"})
+        columns = [c for c in ROWS.columns if c.name not in left_out]
         with_proofs = ROWS.outerjoin(PROOFS, _same_seed(PROOFS))
         query = sa.select(*columns, PROOFS.c.proof).select_from(with_proofs).where(ROWS.c.study == self.study)
         if configuration is not None:
@@ -296,7 +291,7 @@ class StudyRecords:
         # A ledger may be a stranger's: what it says of proofs and stages is checked before it counts as a record.
         for row in rows:
             row["proof"] = self._verdict(row)
-            if row["stages"] is not None:
+            if row.get("stages") is not None:
                 with self.database.undamaged(f"stages of seed {row['init_seed']} of study {self.study}"):
                     passed(row["stages"])
         return [SeedRecord(**row) for row in rows]
@@ -308,7 +303,6 @@ class StudyRecords:
         work: configurations and seeds, with True for a seed of a confirmation. Raises AlreadyExists if a seed is
         final, or another driver has it.
         """
-        configurations = {c.key: c for c, _, _ in work}
         keys = {(c.key, s.init_seed, s.data_seed): confirmation for c, s, confirmation in work}
         with self.database.undamaged("a lease"), self.writing() as db:
             now = self.database.now(db)
@@ -317,18 +311,13 @@ class StudyRecords:
             claimed = {
                 "outcome": Outcome.RUNNING, "reason": None, "owner": self.owner, "lease_until": now + LEASE_S,
             }  # fmt: skip
-            new = []
-            for key, confirmation in keys.items():
-                values = claimed | {"confirmation": confirmation}
-                if key in rows:
-                    self._reclaim(db, SeedRecord.of(rows[key]), values, now)
-                else:
-                    new.append(self._named(key) | values)
+            values = {key: claimed | {"confirmation": confirmation} for key, confirmation in keys.items()}
+            for key, row in rows.items():
+                self._reclaim(db, SeedRecord.of(row), values.pop(key), now)
 
             try:
-                if new:
-                    db.execute(sa.insert(ROWS), new)
-                self.insert_configurations(db, configurations.values())
+                self._insert(db, ROWS, values)
+                self.insert_configurations(db, (c for c, _, _ in work))
             except IntegrityError:  # another driver has inserted a row of this key since we read
                 raise self._taken("a seed") from None
 
@@ -462,15 +451,11 @@ class StudyRecords:
         rest = iter(rows)
         while some := list(islice(rest, AT_ONCE)):  # not all at once: a study may have 100,000
             blobs = {_key_of(blob): blob for blob in self._blobs(some)}
-
+            configurations = self.list_configurations(*{row.configuration for row in some})
             for row in some:
-                if row.configuration not in self._configurations:
-                    self._configurations |= self.list_configurations(row.configuration)
-                configuration = self._configurations[row.configuration]
-
                 # A blob that is lost is a KeyError, which is damage too.
                 with self.database.undamaged(f"θ of seed {row.seed} of study {self.study}"):
-                    yield from_blobs(configuration, row, blobs[row.key])
+                    yield from_blobs(configurations[row.configuration], row, blobs[row.key])
 
     @retry_while_unavailable
     def results_so_far(self, configuration: Configuration, seeds: Collection[Seed]) -> dict[Seed, Result]:
@@ -480,15 +465,11 @@ class StudyRecords:
         """
         from trainer.bank.saved import result_of  # with it comes torch
 
-        numbers = {seed.init_seed for seed in seeds}
-        query = sa.select(STATES).filter_by(study=self.study, configuration=configuration.key)
-        rows = self.database.read(query.where(STATES.c.init_seed.in_(numbers)))
-        states = {Seed(row["init_seed"], row["data_seed"]): row["state"] for row in rows}
-
+        asked = {(configuration.key, seed.init_seed, seed.data_seed): seed for seed in seeds}
         so_far = {}
-        for seed in seeds:
-            if seed in states:
-                result = result_of(configuration.pair(seed), configuration.trained, states[seed])
+        for row in self.database.read(sa.select(STATES).where(self._covers(STATES, asked))):
+            if seed := asked.get(_key_of(row)):
+                result = result_of(configuration.pair(seed), configuration.trained, row["state"])
                 if result is not None:
                     so_far[seed] = result
         return so_far
@@ -519,7 +500,7 @@ class StudyRecords:
 
     def _verdict(self, row: Values) -> Verdict | None:
         """Return the verdict in a seed's row. A file may be a stranger's ledger; a server was named by the user."""
-        if row["proof"] is not None and self.home.has_own_database:
+        if self.home.has_own_database:
             return own(row["proof"], self.study, *_key_of(row))
         return read_verdict(row["proof"])
 

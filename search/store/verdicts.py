@@ -67,14 +67,10 @@ def settle(claim: Verdict | None, spec: Spec, theta_P: Tensor) -> Verdict | None
     if claim and "claimed" not in claim:
         return claim
 
-    verdict = _decide(spec, theta_P, SETTLED_S if claim else SOON_S)
+    limit_s = SETTLED_S if claim else SOON_S
+    decided = (decide(spec, theta_P, limit_s) for decide in provers())
+    verdict = next((each for each in decided if each is not None), None)
     return claim if claim and is_right(verdict) is None else verdict
-
-
-def _decide(spec: Spec, theta_P: Tensor, limit_s: float) -> Verdict | None:
-    """Return the verdict of the first prover that knows the spec; None where no package that is installed does."""
-    verdicts = (decide(spec, theta_P, limit_s) for decide in provers())
-    return next((verdict for verdict in verdicts if verdict is not None), None)
 
 
 def _seal(key: bytes, verdict: Verdict, of: tuple[object, ...]) -> str:

@@ -43,7 +43,10 @@ def _after_ancestors(step: Step, provenance: Mapping[str, Any], generations: int
     if isinstance(provenance.get("lineage"), list):  # trained in a study
         steps = read_lineage(provenance["lineage"])
         how = steps[-1].pop("then", []) if steps else []
-        return [*steps, step | {"tied": _new_ties(step, steps), "how": how}]
+        spec = known_spec(step.get("spec"))
+        parent = steps[-1].get("spec") if steps else None
+        tied = ties_beyond_parent(parent, spec) if spec else []
+        return [*steps, step | {"tied": tied, "how": how}]
 
     # What made it from another checkpoint says so: compressed_from, folded_from, finished_from.
     origins = {key: value for key, value in provenance.items() if key.endswith("_from") and isinstance(value, Mapping)}
@@ -73,9 +76,3 @@ def _descent(last: Step, descent: Any) -> list[Step]:
         said = read_step({"params": row.get("numbers"), "tied": row.get("tied")})
         steps.append({"tied": [], "how": []} | said)
     return [*steps[:-1], last | steps[-1]]
-
-
-def _new_ties(step: Step, ancestors: list[Step]) -> list[str]:
-    spec = known_spec(step.get("spec"))
-    parent = ancestors[-1].get("spec") if ancestors else None
-    return ties_beyond_parent(parent, spec) if spec else []

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from torch import Tensor
-
-from model.spec import Spec
 from model.tied import untied
 from search.plugins import readers
 from trainer.checkpoints.checkpoint import JSON_FILE, THETA_FILE, Checkpoint
@@ -32,14 +29,6 @@ def load_any(path: Path) -> Checkpoint:
     raise ValueError("\n".join(wrong) or f"{path}: is no checkpoint of ours, and nothing installed reads others")
 
 
-def selection_errors(spec: Spec, theta_P: Tensor) -> tuple[int, int]:
-    """Return how many selection problems θ [P] of a spec answers wrongly, and how many there are."""
-    tokens = step.tokens_of(spec, *selection(spec.task))
-    exact = float(step.evaluate(spec, theta_P[None], tokens)["exact"])
-    count = tokens.shape[-1]
-    return round((1 - exact) * count), count  # whole problems, which a share times their count only nearly is
-
-
 def load_grokked(path: Path, must: bool = True) -> Checkpoint:
     """Load a checkpoint. Raises ValueError for a path that is none, and where it must have grokked and has not."""
     path = Path(expanded(str(path)))
@@ -47,7 +36,11 @@ def load_grokked(path: Path, must: bool = True) -> Checkpoint:
         raise ValueError(f"{path}: no such checkpoint")
     checkpoint = load_any(path)
     if must:
-        errors, count = selection_errors(checkpoint.spec, checkpoint.theta_P)
+        spec = checkpoint.spec
+        tokens = step.tokens_of(spec, *selection(spec.task))
+        count = tokens.shape[-1]
+        exact = float(step.evaluate(spec, checkpoint.theta_P[None], tokens)["exact"])
+        errors = round((1 - exact) * count)  # whole problems, which a share times their count only nearly is
         if errors:
             raise ValueError(f"{path}: has not grokked, {errors:,} of {count:,} selection problems are wrong")
     return checkpoint

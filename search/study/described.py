@@ -115,7 +115,7 @@ def describe_values(configuration: Configuration, paths: Iterable[str]) -> str:
     texts: dict[str, str] = {}
     for path in paths:
         name = path.partition(".")[2]
-        text = spelt(value_of(path))
+        text = spelt(value_of.get(path))
         stem, _, end = name.rpartition("_")
         if end == "end" and f"{stem}_start" in texts:  # fade 5,000 to 12,000
             texts[stem] = f"{texts.pop(f'{stem}_start')} to {text}"

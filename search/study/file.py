@@ -10,16 +10,17 @@ from pathlib import Path
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from model.fields import did_you_mean
 from search.errors import UserError, printable, reraise_as
 from search.plugins import STUDIES, loaded
 from search.study.reading import QUOTED, Data, odd_character, read_data
 from search.study.schema import LONGEST_NAME, NAMED_BY, Study
-from search.study.space import Strict
+from search.study.space import Strict, error_at, errors_at
 from search.study.spelling import LARGEST_FILE, inline_files
 from search.study.stopping import Stop
-from search.study.written import EXTENDS, UNCHANGED, Changes, extended, remark_on
+from search.study.written import EXTENDS, MOST_EXTENDED, UNCHANGED, Changes, laid_over_base, remark_on
 from trainer import Recipe
 from trainer.files.installed import INSTALLED
 
@@ -34,12 +35,6 @@ def shipped_studies() -> dict[str, str]:
             if file.name.endswith(".yaml"):
                 texts[Path(file.name).stem] = file.read_text("utf-8")
     return dict(sorted(texts.items()))
-
-
-def shipped_study(name: str, reader: "Reader | None" = None) -> Study:
-    """Return a study that comes with the package."""
-    text, folder = shipped_studies()[name], INSTALLED / "studies"
-    return (reader or Reader()).study(text, f"{name} (comes with the package)", folder)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,39 +52,44 @@ class Reader:
     def study(self, text: str, source: str, folder: Path) -> Study:
         """Return the study of a text of YAML. Raises UserError naming source, key path and what would be right."""
         data = _mapping(text, source)
-        bases: list[Data] = []
+        base: Data = {}
         try:
-            data = inline_files(self._spelt_out(data, bases, folder), folder)
+            data = self.changes.named(data)
+            if EXTENDS in data:
+                base = self._extended(data, folder)
+                data = laid_over_base(base, data)
+            data = inline_files(self.changes.set_in(data), folder)
             study = Study.model_validate(data)
         except ValidationError as error:  # first: it is a ValueError too
             lines = list(_lines(error, data))
         except ValueError as error:
             lines = [str(error)]
         else:
-            if bases:
-                self.say(f"{source}: {remark_on(bases[0], data)}")
+            if base:
+                self.say(f"{source}: {remark_on(base, data)}")
             return study
         remarked = [printable(f"{source}: {line}{_remark(line)}") for line in lines]
         raise UserError("\n".join(remarked))
 
-    def _spelt_out(self, data: Data, bases: list[Data], folder: Path) -> Data:
-        """Return plain values laid over those that they extend, which are added to `bases`; names and keys as asked.
+    def _extended(self, data: Data, folder: Path, above: tuple[str, ...] = ()) -> Data:
+        """Return the plain values of the study that a file extends, and of those that it extends itself.
 
-        Raises ValueError at the key path, UserError.
+        above: names of those that led to it. Raises ValueError at the key path, UserError.
         """
+        name = data[EXTENDS]
+        if not isinstance(name, str) or not name:
+            raise error_at(EXTENDS, f"must be the name or path of a study, got {name!r:.80}")
+        path = " -> ".join([*above, name])
+        if name in above:
+            raise error_at(EXTENDS, f"goes round in a circle ({path})")
+        if len(above) == MOST_EXTENDED:  # a circle as well, if one file has many names, such as ./a.yaml and a.yaml
+            raise error_at(EXTENDS, f"leads through more than {MOST_EXTENDED} studies ({path})")
+
         # A base may extend another one by a path, which is meant from the folder of its own file.
-        folders = [folder]
-
-        def base_of(name: str) -> Data:
-            base, base_folder = self._base(name, folders[-1])
-            bases.append(base)
-            folders.append(base_folder)
-            return base
-
-        data = self.changes.named(data)
-        if EXTENDS in data:
-            data = extended(data, base_of)
-        return self.changes.set_in(data)
+        with errors_at(EXTENDS):
+            base, folder = self._base(name, folder)
+        deeper = self._extended(base, folder, (*above, name)) if EXTENDS in base else {}
+        return laid_over_base(deeper, base)
 
     def _base(self, name: str, folder: Path) -> tuple[Data, Path]:
         """Return the plain values of a study to be extended, recorded, shipped or a file, and its folder.
@@ -119,7 +119,17 @@ class Reader:
         return inline_files(data, file.parent), file.parent
 
 
-def load_study(name: str, reader: Reader | None = None) -> Study:
+PLAIN = Reader()
+"""Reads files as they are."""
+
+
+def shipped_study(name: str, reader: Reader = PLAIN) -> Study:
+    """Return a study that comes with the package."""
+    text, folder = shipped_studies()[name], INSTALLED / "studies"
+    return reader.study(text, f"{name} (comes with the package)", folder)
+
+
+def load_study(name: str, reader: Reader = PLAIN) -> Study:
     """Return a study by path, or by the name of a shipped one; of - or a pipe, which are read once. Raise UserError.
 
     reader: reads it; by default nothing is changed in it.
@@ -130,7 +140,7 @@ def load_study(name: str, reader: Reader | None = None) -> Study:
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{name}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
     if text is not None:
-        return (reader or Reader()).study(text, name, path.parent)
+        return reader.study(text, name, path.parent)
 
     shipped = shipped_studies()
     if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
@@ -182,7 +192,7 @@ def parse_study(text: str, source: str, folder: Path = Path()) -> Study:
 
     All keys of a wrong form are named at once. Values are compared with each other only when each has its form.
     """
-    return Reader().study(text, source, folder)
+    return PLAIN.study(text, source, folder)
 
 
 def _mapping(text: str, source: str) -> Data:
@@ -226,7 +236,7 @@ def without_unused_keys(definition: Data) -> Data:
 
 def _used(values: Data, model: type[BaseModel]) -> Data:
     """Return values without unknown keys that are off. Those that are on stay, for the error that names them."""
-    known = {field.alias or name for name, field in model.model_fields.items()}
+    known = _fields(model)
     off: tuple[Any, ...] = (None, False, [])
     return {key: value for key, value in values.items() if key in known or value not in off}
 
@@ -313,18 +323,17 @@ def _keys(problem: Any, data: Any) -> list[str]:
 
 def _siblings(keys: list[str]) -> list[str]:
     """Return the valid keys beside an unknown one."""
-    models: list[type[Strict]] = [Study]
+    fields = _fields(Study)
     for key in keys[:-1]:
-        fields = {field.alias or name: field for model in models for name, field in model.model_fields.items()}
         if key in fields:  # else a name of the file's, as in space.recipe.lr
-            models = sections(fields[key].annotation)
+            fields = _fields(*sections(fields[key].annotation))
+    names = [name for name in fields if name != keys[-1]]  # of another arm of a union
+    return [*names, EXTENDS] if len(keys) == 1 else names  # no field: it is gone before the keys are checked
 
-    names: list[str] = []
-    for model in models:
-        names += [field.alias or name for name, field in model.model_fields.items() if name != keys[-1]]
-    if len(keys) == 1:
-        names.append(EXTENDS)  # no field: it is gone before the keys are checked
-    return list(dict.fromkeys(names))
+
+def _fields(*models: type[BaseModel]) -> dict[str, FieldInfo]:
+    """Return the fields of sections, by key."""
+    return {field.alias or name: field for model in models for name, field in model.model_fields.items()}
 
 
 # Every key, read off the classes that check them
@@ -354,8 +363,8 @@ def every_key() -> list[Key]:
 
 
 def _keys_of(cls: type[Strict], prefix: str) -> Iterator[Key]:
-    for name, field in cls.model_fields.items():
-        path = prefix + (field.alias or name)
+    for name, field in _fields(cls).items():
+        path = prefix + name
         inner = sections(field.annotation)
         says = field.description or str(inner[0].__doc__).partition("\n")[0]
         has_plain_default = isinstance(field.default, bool | int | float | str) and field.default != ""

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -39,8 +38,6 @@ if TYPE_CHECKING:
 
 Asked = tuple[Spec, Recipe]
 """What a file asks for: spec and recipe of a configuration, before it is known where its seeds start."""
-OURS = ("listed:Listed", "scales:Scales", "combine:Combine", "search:Search")
-"""The kinds in search/kinds, in the order of their keys in a file. Without any of their keys a study is Listed."""
 
 
 class ProposalSource(Protocol):
@@ -199,7 +196,7 @@ class Kind:
     def _words_of(self, configuration: Configuration) -> str:
         """Return what tells a listed configuration from the others."""
         preset = preset_name(configuration.spec)
-        words = describe_values(configuration, self._fields_of(preset))
+        words = describe_values(configuration, self._fields.get(preset, ()))
         if words and len(self._alike) == 1:  # all have this preset
             return words
         return ", ".join(filter(None, (preset, words)))
@@ -224,19 +221,15 @@ class Kind:
 
     @cached_property
     def _fields(self) -> dict[str, list[str]]:
-        return {}
-
-    def _fields_of(self, preset: str) -> list[str]:
-        """Return the fields that tell the listed configurations of a preset apart: the list is compared once."""
-        if preset not in self._fields:
-            alike = self._alike.get(preset, [])
+        """The fields that tell the listed configurations of a preset apart, by preset."""
+        found = {}
+        for preset, alike in self._alike.items():
             # Arms with and without a constraint have the recipe of their scale: only what differs in a scale is said.
             fields = differing(alike) if self.toggled else self.varied
-            has_one_spec = len({configuration.spec for configuration in alike}) == 1
-            if has_one_spec:
+            if len({configuration.spec for configuration in alike}) == 1:
                 fields = [path for path in fields if path.startswith("recipe.")]
-            self._fields[preset] = [path for path in fields if path != "model.family"]
-        return self._fields[preset]
+            found[preset] = [path for path in fields if path != "model.family"]
+        return found
 
     @property
     def has_stages(self) -> bool:
@@ -374,11 +367,12 @@ class Kind:
 
 def kinds() -> list[type[Kind]]:
     """Return all kinds of study: of packages, and ours behind them."""
-    ours = []
-    for name in OURS:
-        module, _, cls = name.partition(":")
-        ours.append(getattr(import_module(f"search.kinds.{module}"), cls))
-    return [*loaded(KINDS).values(), *ours]
+    from search.kinds.combine import Combine
+    from search.kinds.listed import Listed
+    from search.kinds.scales import Scales
+    from search.kinds.search import Search
+
+    return [*loaded(KINDS).values(), Listed, Scales, Combine, Search]  # ours in the order of their keys in a file
 
 
 def proposed_lineages(records: Any) -> list[list[Step]] | None:
@@ -403,8 +397,9 @@ def kind_of(study: Any) -> Kind:
         raise error_at(last, f"{first} proposes the configurations of this study")
     if asked:
         return asked[0]
-    listed = kinds()[-len(OURS)]
-    return listed(study)
+    from search.kinds.listed import Listed
+
+    return Listed(study)
 
 
 def names_of(study: Any, configurations: Iterable[Configuration]) -> dict[str, str]:

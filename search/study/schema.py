@@ -187,7 +187,7 @@ class Study(Keys):
         return self._changed_recipe({})
 
     def _changed_recipe(self, changes: Data) -> Recipe:
-        return recipe_of(self.recipe, changes, "recipe", base=self.kind.recipe_defaults(self.recipe))
+        return recipe_of(self.recipe | changes, "recipe", self.kind.recipe_defaults(self.recipe))
 
     def configuration(self, values: Data) -> tuple[Spec, Recipe]:
         """Return spec and recipe with a proposal's `values`, by key path."""

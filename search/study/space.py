@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from functools import partial
+from graphlib import CycleError, TopologicalSorter
 from itertools import islice, product
 from random import Random
 from typing import Any, Self
@@ -30,8 +31,6 @@ MOST_POINTS = 10_000  # of a grid
 Numbers = dict[str, Any]
 Values = dict[str, Any]
 """Values of fields, by key path."""
-ValueOf = Callable[[str], Any]
-"""Returns the value of a field by its key path."""
 
 
 class Strict(BaseModel):
@@ -92,7 +91,7 @@ class Distribution(Strict):
         if self.choice is not None:
             return self.choice
         if self.points:
-            return self._points()
+            return self._points(self.points)
         if self.int_:
             low, high = self.int_
             return range(low, high + 1, int(self.step or 1))
@@ -100,30 +99,25 @@ class Distribution(Strict):
             return _Steps(*self.float_, self.step)
         return ()
 
-    def _points(self) -> list[Any]:
+    def _points(self, count: int) -> list[Any]:
         """Return values from low to high, rounded to six digits, or to whole numbers where the bounds are."""
         low, high = self.int_ or self.float_ or (0, 1)
-        last = self.points - 1 if self.points else 1
         points: list[Any] = [low]
-        for n in range(1, last):
-            place = n / last
-            if self.log:
-                value = low * (high / low) ** place
-            else:
-                value = low + (high - low) * place
+        for n in range(1, count - 1):
+            place = n / (count - 1)
+            value = low * (high / low) ** place if self.log else low + (high - low) * place
             points.append(round(value) if self.int_ else float(f"{value:.6g}"))
-        points.append(high)
-        return list(dict.fromkeys(points))  # rounding may make close ones equal
+        return list(dict.fromkeys([*points, high]))  # rounding may make close ones equal
 
     @property
     def is_choice(self) -> bool:
         """True if the values have no order for a sampler."""
         return self.choice is not None or self.points is not None
 
-    def is_asked(self, value_of: ValueOf) -> bool:
-        """True if the field is searched where the others have these values, by key path."""
+    def is_asked(self, values: Values) -> bool:
+        """True if the field is searched where the others have these values."""
         conditions = (self.when or {}).items()
-        return all(_are_same(value_of(path), wanted) for path, wanted in conditions)
+        return all(_are_same(values.get(path), wanted) for path, wanted in conditions)
 
     def ends(self) -> Sequence[Any]:
         """Return the values of a choice, or the least and the greatest."""
@@ -150,10 +144,8 @@ class Distribution(Strict):
             return _is_listed(value, self.values())
         if self.int_:  # a range would be gone through for what is no integer
             return type(value) is int and value in self.values()
-        if self.float_ and not self.step:
-            low, high = self.float_
-            return isinstance(value, int | float) and math.isfinite(value) and low <= value <= high
-        return value in self.values()
+        low, high = self.ends()
+        return isinstance(value, int | float) and low <= value <= high and bool(self.decoded(value) == value)
 
     def decoded(self, number: Any) -> Any:
         """Return the value of Optuna's `number`: the list that its JSON spells, or the nearest step.
@@ -185,11 +177,6 @@ class _Steps(Sequence[float]):
         place = range(len(self))[i]
         return float(_decimal(self.low) + place * _decimal(self.step))
 
-    def __contains__(self, value: object) -> bool:
-        if not isinstance(value, int | float) or not abs(value) < math.inf:
-            return False
-        return self.nearest(value) == value
-
     def nearest(self, number: float) -> float:
         place = round((number - self.low) / self.step)
         return float(self[min(max(place, 0), len(self) - 1)])
@@ -217,38 +204,27 @@ Space = Mapping[str, Distribution]
 
 
 def order(space: Space) -> list[str]:
-    """Return the fields in the file's order, each behind those that it depends on.
+    """Return the fields in the file's order, each behind those that it depends on: by `after`, or by `when`.
 
     Raise ValueError at the key path of a field that depends on itself.
     """
+    needed: dict[str, list[str]] = {}
+    for path, field in space.items():
+        needed[path] = [other for other in (field.after, *(field.when or ())) if other in space]
+    try:
+        TopologicalSorter(needed).prepare()
+    except CycleError as error:
+        circle = error.args[1][::-1]  # each waits for the next
+        key = "after" if space[circle[0]].after == circle[1] else "when"
+        raise error_at(f"space.{circle[0]}.{key}", f"depends on itself ({' -> '.join(circle)})") from None
+
     placed: list[str] = []
     while waiting := [path for path in space if path not in placed]:
-        ready = (path for path in waiting if not _needed(space[path], waiting))
-        path = next(ready, None)
-        if path is None:
-            raise _cycle(space, waiting[0])
-        placed.append(path)
+        placed.append(next(path for path in waiting if set(needed[path]) <= set(placed)))
     return placed
 
 
-def _needed(field: Distribution, waiting: Sequence[str]) -> list[str]:
-    """Return the waiting fields that a field depends on: by `after`, or by `when`."""
-    return [path for path in (field.after, *(field.when or ())) if path in waiting]
-
-
-def _cycle(space: Space, path: str) -> ValueError:
-    """Return the error for fields that wait for one another, at the first that comes round to itself."""
-    # Each waits for another one, so following the first of these leads into a circle, perhaps by a way to it.
-    trail = [path]
-    while trail.count(trail[-1]) == 1:
-        last = space[trail[-1]]
-        trail.append(_needed(last, list(space))[0])
-    circle = trail[trail.index(trail[-1]) :]
-    key = "after" if space[circle[0]].after == circle[1] else "when"
-    return error_at(f"space.{circle[0]}.{key}", f"depends on itself ({' -> '.join(circle)})")
-
-
-def resolve(space: Space, numbers: Mapping[str, Any], base: ValueOf) -> Values:
+def resolve(space: Space, numbers: Mapping[str, Any], base: Values) -> Values:
     """Return the values of a proposal's fields, by key path; `base` has all others.
 
     Raise ValueError if the numbers are not those that the space asks for.
@@ -256,13 +232,13 @@ def resolve(space: Space, numbers: Mapping[str, Any], base: ValueOf) -> Values:
     values: Values = {}
     for path in order(space):
         field = space[path]
-        if not field.is_asked(values.get):
+        if not field.is_asked(values):
             continue
         if path not in numbers:
             raise ValueError(f"numbers of {sorted(numbers)}, not of {sorted(space)}")
         value = field.decoded(numbers[path])
         if field.after:
-            value += values[field.after] if field.after in values else base(field.after)
+            value += (base | values)[field.after]
         values[path] = value
 
     if numbers.keys() != values.keys():  # some are of fields that are not searched here
@@ -276,20 +252,20 @@ def numbers_by(space: Space, draw: Callable[[str, Distribution], Any]) -> Number
     values: Values = {}
     for path in order(space):
         field = space[path]
-        if field.is_asked(values.get):
+        if field.is_asked(values):
             numbers[path] = draw(path, field)
             values[path] = field.decoded(numbers[path])
     return numbers
 
 
-def fixed(spec: Spec, recipe: Recipe) -> ValueOf:
-    """Return a function from key path (`model.NAME`, `recipe.NAME`) to value. Tuples are lists, as in a file."""
+def fixed(spec: Spec, recipe: Recipe) -> Values:
+    """Return the values of a configuration. Tuples are lists, as in a file."""
     parts = {"model": spec.shown(), "recipe": recipe.as_dict(), "task": options_of(spec.task)}
     values: Values = {}
     for part, fields in parts.items():
         for name, value in fields.items():
             values[f"{part}.{name}"] = value
-    return values.get
+    return values
 
 
 def points(space: Space) -> list[Numbers]:
@@ -298,10 +274,10 @@ def points(space: Space) -> list[Numbers]:
     return list(_combinations(space, values))
 
 
-def corners(space: Space) -> Iterator[Numbers]:
-    """Yield the proposals with each field at an end, MOST_TRIED at most."""
+def corners(space: Space, **given: Sequence[Any]) -> Iterator[Numbers]:
+    """Yield the proposals with each field at an end, MOST_TRIED at most. given: other values of some fields."""
     ends = {path: field.ends() for path, field in space.items()}
-    return islice(_combinations(space, ends), MOST_TRIED)
+    return islice(_combinations(space, ends | given), MOST_TRIED)
 
 
 def grid_size(space: Space) -> int:
@@ -322,7 +298,7 @@ def _combinations(space: Space, candidates: Mapping[str, Sequence[Any]]) -> Iter
     for values in product(*(candidates[path] for path in paths)):
         asked: Values = {}
         for path, value in zip(paths, values, strict=True):
-            if space[path].is_asked(asked.get):
+            if space[path].is_asked(asked):
                 asked[path] = value
         numbers = {path: stored(value) for path, value in asked.items()}
 
@@ -335,15 +311,13 @@ def _combinations(space: Space, candidates: Mapping[str, Sequence[Any]]) -> Iter
         yield numbers
 
 
-def check_space(space: Space, spec: Spec, build: Callable[[Values], tuple[Spec, Recipe]]) -> None:
+def check_space(space: Space, build: Callable[[Values], tuple[Spec, Recipe]]) -> None:
     """Check that spec and recipe have the fields, and that every end is possible with some ends of the others.
 
     build: makes a configuration from values by key path. Raise ValueError at the key path of a field.
     """
     base = fixed(*build({}))
-    names = [f"model.{name}" for name in ("task", *spec.shown()) if name != "family"]
-    names += [f"recipe.{field.name}" for field in dataclasses.fields(Recipe)]
-    names += [f"task.{name}" for name in options_of(spec.task)]
+    names = [path for path in {"model.task": None, **base} if path != "model.family"]
 
     for path, field in space.items():
         if path not in names:
@@ -352,9 +326,9 @@ def check_space(space: Space, spec: Spec, build: Callable[[Values], tuple[Spec, 
         after = field.after
         if not after:
             continue
-        if after not in names and base(after) is None:
+        if after not in names and base.get(after) is None:
             raise error_at(f"space.{path}.after", f"unknown field {after!r}; {did_you_mean(after, names)}")
-        if type(base(after)) not in (int, float):
+        if type(base.get(after)) not in (int, float):
             raise error_at(f"space.{path}.after", f"{after} is not a number")
 
     order(space)  # fields that depend on themselves are named before any value is tried
@@ -394,10 +368,9 @@ def _without(space: Space, path: str) -> Space:
 
 def _check_values(space: Space, path: str, build: Callable[[Numbers], object]) -> None:
     """Raise ValueError for an end point that no values of the other searched fields make possible."""
-    candidates = {name: field.ends() for name, field in space.items()}
     for value in space[path].ends():
         first_problem = None
-        for numbers in islice(_combinations(space, {**candidates, path: [value]}), MOST_TRIED):
+        for numbers in corners(space, **{path: [value]}):
             try:
                 build(numbers)
                 break

@@ -97,17 +97,17 @@ WORD = re.compile(r"[0-9a-f]{12}:")
 """Beginning of a teacher in its recorded form, which a file may hold."""
 
 
-def recipe_of(fields: Data, changes: Data, path: str, base: Data | None = None) -> Recipe:
+def recipe_of(fields: Data, path: str, base: Data) -> Recipe:
     """Return a recipe of `base`, `fields` and `changes`, in this order. Raise ValueError at the key path."""
     names = [field.name for field in dataclasses.fields(Recipe)]
     merged: Data = {}
-    for where, part in (("recipe", base or {}), (path, fields)):
+    for where, part in (("recipe", base), (path, fields)):
         for name in part:
             if name not in names:
                 raise error_at(f"{where}.{name}", f"unknown key; {did_you_mean(name, names)}")
         merged |= part
     with errors_at(path):
-        return Recipe(**(merged | changes))
+        return Recipe(**merged)
 
 
 def inline_files(data: Data, folder: Path = Path()) -> Data:
@@ -118,19 +118,11 @@ def inline_files(data: Data, folder: Path = Path()) -> Data:
     recipe's `teacher: DIR` becomes the teacher itself, a task's `entries: {file: FILE}` the table, and a sampler's
     `warm_start: FILE` its trials. Raise ValueError at the key path.
     """
-    task = _task(data)
-    if task is not None:
+    task = data.get("task")
+    if isinstance(task, dict):
+        task = _inline_table(task, "task")
         data = {**data, "task": task}  # its table is read once
-    reader = _Reader(folder, task)
-    inlined: Data = reader.entry(data, "")
-
-    if "sampler" in inlined:
-        inlined = {**inlined, "sampler": inline_trials(inlined["sampler"], folder)}
-    entries = inlined.get("configurations")
-    if isinstance(entries, list):
-        read = [reader.entry(entry, f"configurations.{n}.") for n, entry in enumerate(entries)]
-        inlined = {**inlined, "configurations": read}
-    return reader.named(inlined, "scales", "")
+    return _Reader(folder, task).entry(data, "")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,25 +136,29 @@ class _Reader:
     folder: Path
     task: Any
 
-    def named(self, entry: Any, key: str, path: str) -> Any:
-        """Return an entry with the named entries under `key` read in: a study's scales, and their bases."""
-        if not isinstance(entry, dict) or not isinstance(entry.get(key), dict):
-            return entry
-        named = {}
-        for name, inner in entry[key].items():
-            below = f"{path}{key}.{name}."
-            named[name] = self.named(self.entry(inner, below), "bases", below)
-        return {**entry, key: named}
-
     def entry(self, entry: Any, path: str) -> Any:
+        """Return a study or an entry of it with its files read in, and those of its own entries."""
         if not isinstance(entry, dict):
             return entry
-        readers = {"model": self.model, "recipe": self.recipe, "task": _inline_table}
+        readers = {"model": self.model, "recipe": self.recipe, "task": _inline_table, "sampler": self.sampler}
         inlined = dict(entry)
         for key, read in readers.items():
             if isinstance(entry.get(key), dict):
                 inlined[key] = read(entry[key], path + key)
+        for key in ("configurations", "scales", "bases"):
+            if key in entry:
+                inlined[key] = self.entries(entry[key], path + key)
         return inlined
+
+    def entries(self, entries: Any, path: str) -> Any:
+        if isinstance(entries, list):
+            return [self.entry(entry, f"{path}.{n}.") for n, entry in enumerate(entries)]
+        if isinstance(entries, dict):
+            return {name: self.entry(entry, f"{path}.{name}.") for name, entry in entries.items()}
+        return entries
+
+    def sampler(self, sampler: Data, path: str) -> Data:
+        return inline_trials(sampler, self.folder)
 
     def model(self, model: Data, path: str) -> Data:
         model = _inline_model(model, path)
@@ -194,11 +190,6 @@ class _Reader:
                 model = self.model(model, f"{path}.{key}")
             models[key] = model
         return {**stage, **models}
-
-
-def _task(data: Data) -> Any:
-    task = data.get("task")
-    return _inline_table(task, "task") if isinstance(task, dict) else task
 
 
 def _inline_teacher(recipe: Data, path: str) -> Data:
@@ -277,7 +268,6 @@ def _path(name: str, path: str) -> Path:
 
 def _parsed(file: Path, path: str) -> Any:
     """Return the content of a file of JSON or YAML. Raise ValueError at the key path."""
-    try:
-        return read_data(read_limited(file, LARGEST_FILE, "file of ties or of a spec").decode())
-    except (OSError, ValueError) as error:
-        raise error_at(path, f"{file}: {error}") from None
+    text = _text(file, LARGEST_FILE, "file of ties or of a spec", path)
+    with errors_at(f"{path}: {file}"):
+        return read_data(text)

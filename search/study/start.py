@@ -74,12 +74,12 @@ def digest_of(values: Any) -> str:
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def read_start(start: StartSpec, path: Path) -> Checkpoint:
+def read_start(start: StartSpec) -> Checkpoint:
     """Return the checkpoint that a study starts from. Raises UserError."""
     from search.study.checkpoints import load_grokked
 
     with reraise_as("start.checkpoint"):
-        return load_grokked(path, start.grokked)
+        return load_grokked(Path(start.checkpoint or ""), start.grokked)
 
 
 @dataclass(frozen=True)

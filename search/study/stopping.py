@@ -2,7 +2,7 @@
 
 from dataclasses import fields
 from math import inf
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_type_hints
 
 from pydantic import Field, create_model, field_validator, model_validator
 
@@ -14,7 +14,7 @@ from trainer.stopping import Rung
 
 BY_PAIR, BY_SEED = "pairs", "seeds"
 """Draws of the spared tenth (search/run/spared.py)."""
-Bounds = float | tuple[float, float]
+Bounds = float | Annotated[tuple[float, float], Field(strict=False)]
 """The least value, or the least and the greatest."""
 
 
@@ -30,7 +30,7 @@ class Section(Strict):
 
     def rule(self) -> Rule:
         """Return the rule in the trainer's form."""
-        return self.kind(**{name: getattr(self, name) for name in type(self).model_fields})
+        return self.kind(**dict(self))
 
 
 class Screen(Section):
@@ -43,14 +43,6 @@ class Screen(Section):
         description="what keeps a seed, any of: exact or token (best so far) or a probe, at least so high or "
         "from .. to; nothing: none but those that are spared"
     )
-
-    @field_validator("keep", mode="before")
-    @classmethod
-    def _pairs(cls, value: Any) -> Any:
-        """Return lists of two as tuples: YAML has no tuples."""
-        if not isinstance(value, dict):
-            return value
-        return {name: tuple(bounds) if isinstance(bounds, list) else bounds for name, bounds in value.items()}
 
     def rule(self) -> Rung:
         keep = []

@@ -56,10 +56,8 @@ class WarmStart(Strict):
         return f"{trials} of {self.file}" if self.file else trials
 
 
-def inline_trials(sampler: Any, folder: Path) -> Any:
+def inline_trials(sampler: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Return the sampler's plain values with the file that `warm_start` names read in. Raises ValueError."""
-    if not isinstance(sampler, dict):
-        return sampler
     warm = sampler.get("warm_start")
     given = {"file": warm} if isinstance(warm, str) else warm
     # With trials it is a recorded study, which needs its file no more.
@@ -226,11 +224,11 @@ def _numbers(trial: Trial, space: Space, fields: Mapping[str, str]) -> Numbers:
 
     def number_at(path: str, field: Distribution) -> Any:
         cell = trial.get(fields.get(path, ""))
-        number = _number(cell, field)
-        if number is _NONE:
+        try:
+            return _number(cell, field)
+        except (TypeError, ValueError, OverflowError):
             problem = f"has no {path}" if cell in MISSING else f"{path} is {shown(cell)}"
-            raise ValueError(f"{problem}; it is {describe(field)}")
-        return number
+            raise ValueError(f"{problem}; it is {describe(field)}") from None
 
     numbers = numbers_by(space, number_at)
     # A number where the field is not searched is of another space, even if it is in the bounds.
@@ -241,29 +239,23 @@ def _numbers(trial: Trial, space: Space, fields: Mapping[str, str]) -> Numbers:
     return numbers
 
 
-_NONE = object()
-"""Stands for no number: None is a choice that a field may have."""
-
-
 def _number(cell: Any, field: Distribution) -> Any:
-    """Return a field's number that a cell stands for; _NONE if it stands for none."""
+    """Return a field's number that a cell stands for. Raises an error of Python's if it stands for none."""
     if field.is_choice:
-        choices = map(stored, field.values())
-        return next((choice for choice in choices if _is_meant(choice, cell)), _NONE)
+        for choice in map(stored, field.values()):
+            if _is_meant(choice, cell):
+                return choice
+        raise ValueError
 
-    try:
-        number = float(cell) if not isinstance(cell, bool) else math.nan
-    except (TypeError, ValueError):
-        return _NONE
+    number = float(cell)
     if field.int_ and number.is_integer():
         number = int(number)
-    if not math.isfinite(number):
-        return _NONE
-
     # `decoded` takes the nearest step: a number between two of them is none, but for what CSV files round.
     value = field.decoded(number)
     is_near = math.isclose(value, number, rel_tol=1e-9, abs_tol=1e-12)
-    return value if is_near and field.has(value) else _NONE
+    if isinstance(cell, bool) or not is_near or not field.has(value):
+        raise ValueError
+    return value
 
 
 def _is_meant(value: Any, cell: Any) -> bool:

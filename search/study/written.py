@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,33 +54,11 @@ class Changes:
 UNCHANGED = Changes()
 
 
-def extended(data: Data, base_of: Callable[[str], Data]) -> Data:
-    """Return plain values laid over those of the study that they extend, and of those which that one extends.
-
-    base_of: returns the plain values of a study by name or path. A mapping is laid over another key by key; any other
-    value takes the place of the one below; null takes a key away. Name and description are never taken over.
-    """
-    layers = [data]
-    seen: list[str] = []
-    while EXTENDS in layers[-1]:
-        name = layers[-1][EXTENDS]
-        if not isinstance(name, str) or not name:
-            raise error_at(EXTENDS, f"must be the name or path of a study, got {name!r:.80}")
-        path = " -> ".join([*seen, name])
-        if name in seen:
-            raise error_at(EXTENDS, f"goes round in a circle ({path})")
-        if len(seen) == MOST_EXTENDED:  # a circle as well, if one file has many names, such as ./a.yaml and a.yaml
-            raise error_at(EXTENDS, f"leads through more than {MOST_EXTENDED} studies ({path})")
-        seen.append(name)
-        with errors_at(EXTENDS):
-            layers.append(base_of(name))
-
-    result: Data = {}
-    for layer in reversed(layers):
-        inherited = {key: value for key, value in result.items() if key not in ("name", "about")}
-        own = {key: value for key, value in layer.items() if key != EXTENDS}
-        result = laid_over(inherited, own)
-    return result
+def laid_over_base(base: Data, data: Data) -> Data:
+    """Return plain values laid over those that they extend. Name and description are never taken over."""
+    inherited = {key: value for key, value in base.items() if key not in ("name", "about")}
+    own = {key: value for key, value in data.items() if key != EXTENDS}
+    return laid_over(inherited, own)
 
 
 def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> Data:
@@ -218,14 +196,10 @@ def _parts_of_key(inside: Mapping[str, Any], parts: Sequence[str], path: str) ->
 def _set_in_list(values: list[Any], parts: Sequence[str], value: Any, path: str) -> list[Any]:
     """Return a list with a value at the end of a path that begins with the number of an entry, or its name."""
     names = [entry.get("name") if isinstance(entry, dict) else None for entry in values]
-    numbers = [str(n) for n in range(len(values))]
-    if parts[0] in numbers:
-        n = int(parts[0])
-    elif parts[0] in names:
-        n = names.index(parts[0])
-    else:
-        near = did_you_mean(parts[0], [*filter(None, names), *numbers])
-        raise error_at(path, f"has no entry {parts[0]!r}; {near}")
+    keys = [*map(str, range(len(values))), *names]
+    if parts[0] not in keys:
+        raise error_at(path, f"has no entry {parts[0]!r}; {did_you_mean(parts[0], filter(None, keys))}")
+    n = keys.index(parts[0]) % len(values)
     changed = list(values)
     changed[n] = _set_at(values[n], parts[1:], value, f"{path}.{n}")
     return changed

@@ -39,7 +39,7 @@ class Rates(Kind):
     @property
     def spelled_out(self):
         study = self.study
-        recipes = [recipe_of(study.recipe, {"lr": lr}, "rates") for lr in study.rates]
+        recipes = [recipe_of(study.recipe | {"lr": lr}, "rates", {}) for lr in study.rates]
         return [validated_pair(study.base_spec, recipe, "rates") for recipe in recipes]
 
     listed = spelled_out

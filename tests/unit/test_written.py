@@ -14,10 +14,11 @@ from search.run.source import read_study
 from search.store.home import Home
 from search.study.file import parse_study
 from search.study.space import points
-from search.study.written import Changes, differences, extended, laid_over
+from search.study.written import Changes, differences, laid_over, laid_over_base
 from tests import needs_plugins
 from tests.homes import Trained, made_up
 
+pytestmark = pytest.mark.usefixtures("here", "quick")
 SHORT = {"name": "short", "model": "57p", "recipe": {"steps": 40, "eval_every": 20}, "seeds": [1, 2]}
 LISTED = {
     "name": "listed", "seeds": [1],
@@ -53,12 +54,6 @@ def write(file, **keys):
     return file
 
 
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-
-@pytest.mark.usefixtures("here")
 class TestSet:
     @pytest.mark.parametrize(
         ("study", "text", "expected"),
@@ -99,7 +94,6 @@ class TestSet:
         assert study.base_recipe.lr == 0.25
 
 
-@pytest.mark.usefixtures("here")
 class TestEnv:
     def test_only_what_is_named_is_replaced(self, monkeypatch):
         monkeypatch.setenv("RATE", "0.125")
@@ -127,7 +121,6 @@ class TestEnv:
         assert read(file, env=["WHO=x, model: 67p"])[0].base_spec.params == 57
 
 
-@pytest.mark.usefixtures("here")
 class TestExtends:
     def test_keys_are_laid_over_those_of_a_shipped_study(self):
         study, said = read(write("s.yaml", name="mine", extends="57p", recipe={"lr": 0.5}, until=None, seeds=[1, 2]))
@@ -141,8 +134,9 @@ class TestExtends:
         write("inner/a.yaml", **SHORT)
         write("inner/b.yaml", name="b", extends="a.yaml", recipe={"lr": 0.5})
         write("c.yaml", name="c", extends="inner/b.yaml", recipe={"warmup": 7})
-        study, _ = read("c.yaml")
+        study, (line,) = read("c.yaml")
         assert (study.base_recipe.lr, study.base_recipe.warmup, study.base_recipe.steps) == (0.5, 7, 40)
+        assert line == "c.yaml: extends b; recipe.warmup: 7", "what it changes itself, not what the other one does"
 
     def test_a_study_recorded_here_is_extended(self, monkeypatch):
         monkeypatch.setattr(worker, "work", lambda name, attempt, on_gpu: made_up(name, attempt, Trained()))
@@ -180,7 +174,7 @@ class TestExtends:
         changed = {"lr": 0.5, "lr_floor": 0.1, "warmup": 3, "beta2": 0.9, "weight_decay": 0, "batch": 64, "hold": 0}
         more = {"carry_mix": 0, "mixed_lengths": 0, "wd_drop": 0.1, "fade_start": 1, "fade_end": 2, "grok_at": 0.9}
         _, (line,) = read(write("s.yaml", name="mine", extends="base.yaml", recipe=changed | more))
-        assert line.endswith("; and 2 more") and line.isprintable()
+        assert line.endswith("; and 1 more") and line.isprintable()
 
     def test_a_name_that_a_terminal_would_obey_is_shown_as_it_is_written(self):
         write("base.yaml", **SHORT | {"name": "\x1b[2Jgone"})
@@ -203,8 +197,8 @@ class TestExtends:
         assert more.base_spec.code == net
 
     def test_layers(self):
-        studies = {"a": {"name": "a", "x": {"y": 1, "z": 2}}, "b": {"extends": "a", "x": {"y": None}}}
-        assert extended({"extends": "b", "w": 3}, studies.__getitem__) == {"x": {"z": 2}, "w": 3}
+        base = laid_over_base({"name": "a", "x": {"y": 1, "z": 2}}, {"extends": "a", "x": {"y": None}})
+        assert laid_over_base(base, {"extends": "b", "w": 3}) == {"x": {"z": 2}, "w": 3}
         assert laid_over({"x": [1, 2]}, {"x": [3]}) == {"x": [3]}
         assert differences({"x": {"y": 1}}, {"x": {}}) == ["x.y: taken away"]
 
@@ -273,7 +267,6 @@ class TestSpace:
             parse_study(json.dumps(study_of({}, **{"recipe.batch": {"choice": [None, 64]}})), "test")
 
 
-@pytest.mark.usefixtures("here")
 def test_the_command_takes_both_and_reads_a_pipe():
     text = json.dumps(SHORT | {"recipe": {"steps": "${STEPS}", "eval_every": 10}})
     words = ["run", "-", "--dry-run", "--env", "STEPS=70", "--set", "seeds=[1, 2, 3]"]
