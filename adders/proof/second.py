@@ -46,12 +46,11 @@ def program_digest(text: str) -> str:
     """
     lines = text.split("\n")
     left_out = set[int]()
-    for statement in ast.parse(text).body:
+    for statement in filter(is_name, ast.parse(text).body):
         own = range(statement.lineno - 1, statement.end_lineno or statement.lineno)
         written = "\n".join(lines[n] for n in own if n < len(lines))
         # a statement that shares a line with another would take that one along
-        has_own_lines = ast.get_source_segment(text, statement) == written
-        if is_name(statement) and has_own_lines:
+        if ast.get_source_segment(text, statement) == written:
             left_out.update(own)
     kept = [line for n, line in enumerate(lines) if n not in left_out]
     return hashlib.sha256("\n".join(kept).encode()).hexdigest()

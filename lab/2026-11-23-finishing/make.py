@@ -15,8 +15,9 @@ from trainer import Recipe
 
 
 def recipes() -> dict[str, Recipe]:
-    """Return the recipe of every configuration that a plan or a shipped study lists, by key."""
-    names = [*sorted(path.stem for path in LAB.glob("2*/*.yaml")), *shipped_studies()]
+    """Return the recipe of every configuration of a plan or a shipped study that may finish seeds, by key."""
+    texts = shipped_studies() | {path.stem: path.read_text("utf-8") for path in LAB.glob("2*/*.yaml")}
+    names = [name for name, text in sorted(texts.items()) if "finish_above" in text or "extends" in text]
     configurations = [Configuration(*listed) for name in names for listed in load_plan(name).listed]
     return {c.key: c.recipe for c in configurations}
 

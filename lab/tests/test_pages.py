@@ -13,14 +13,24 @@ from lab.scripts.screen_column import screened
 from search.analysis.frames import seeds_of
 from search.stats.counting import GrokRate, PooledRate
 from search.stats.intervals import LEVEL, exact_high, mid_p
+from tests import by_tier
 from trainer import Recipe
 
-every_page = pytest.mark.parametrize("page", pages.pages(), ids=lambda page: str(page.relative_to(pages.ROOT)))
+SLOW = (
+    "2026-11-23-longer", "2026-11-23-robust", "2026-11-24-atlas", "2026-11-28-wide", "2026-11-29-luck-modular",
+    "2026-11-29-lucky-for-both", "2026-11-29-why-wide", "claims",
+)  # fmt: skip
+"""Folders whose tables take seconds: of closed experiments, and of the claims, which test_claims.py counts too."""
+PAGES = {str(page.relative_to(pages.ROOT)): page for page in pages.pages()}
+QUICK = [page for page in PAGES.values() if page.parent.name not in SLOW]
+every_page = pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
 
 
-def test_generating_the_pages_changes_nothing():
-    changed = [str(p) for p in pages.pages() if pages.generated(p, text := p.read_text("utf-8")) != text]
-    assert not changed, "make pages"
+@pytest.mark.parametrize("page", by_tier(PAGES, QUICK))
+def test_generating_the_pages_changes_nothing(page):
+    text = page.read_text("utf-8")
+    is_changed = pages.generated(page, text) != text
+    assert not is_changed, "make pages"
 
 
 def test_a_rate_is_counted_anew_and_a_wrong_source_names_its_page(monkeypatch, tmp_path):

@@ -29,7 +29,7 @@ def test_every_proposer_gives_new_sets_of_the_scope_that_was_asked_for(proposer)
 
 def test_a_genetic_search_learns_what_its_sets_reached():
     """Of sets that hold the first constraint of the pool all are right: its children hold it more often."""
-    loaded, rules = Checkpoint.load(CERTIFICATES / "46p"), Rules(proposer="nsga2")
+    loaded, rules = Checkpoint.load(CERTIFICATES / "46p"), Rules(proposer="nsga2", problems=64)
     drawn = propose(rules, Parent(loaded.spec, free(46), loaded.theta_P), 24, 8, (), draw=0)
     mark = max(range(45), key=lambda n: min(sum(t[n] == 0 for t in drawn), sum(t[n] != 0 for t in drawn)))
     children = [(t, 1, 1.0 if t[mark] == 0 else 0.1) for t in drawn]

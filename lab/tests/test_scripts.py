@@ -1,6 +1,7 @@
 """Scripts of the notebook, and benchmarks: what they import of the product is there, though no test runs them all."""
 
 import ast
+from functools import cache
 
 from tests import PLUGINS, ROOT
 
@@ -8,6 +9,7 @@ OURS = {"model", "trainer", "search", "lab", "tests", "benchmarks", *PLUGINS}
 EVERYTHING = "*"
 
 
+@cache
 def file_of(module):
     """The file or folder of a module by its dotted name; None if there is none."""
     place = ROOT.joinpath(*module.split("."))
@@ -15,6 +17,7 @@ def file_of(module):
     return next((path for path in found if path.exists()), None)
 
 
+@cache
 def names_of(file):
     """Every name that a file defines, assigns or imports somewhere."""
     names = {EVERYTHING}

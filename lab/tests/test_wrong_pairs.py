@@ -93,7 +93,7 @@ def verdict_on(number):
 
 
 def test_a_search_finds_nothing_else_than_what_is_proved():
-    assert {PROVED, COUNTEREXAMPLE} <= {verdict_on(number) for number in range(1, 7)}
+    assert {PROVED, COUNTEREXAMPLE} <= {verdict_on(number) for number in range(1, 5)}
 
 
 @pytest.mark.full

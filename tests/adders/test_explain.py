@@ -32,16 +32,27 @@ def browser(tmp_path_factory):
         yield browser
 
 
-@pytest.fixture
-def opened(browser, tmp_path):
-    """Open a page that `explain` writes of checkpoints; at the end it must have asked for nothing else."""
+def written(folder, **checkpoints):
+    """The page that `explain` writes of checkpoints into a folder."""
+    for name, (spec, theta_P) in checkpoints.items():
+        Checkpoint(spec, theta_P).save(folder / name)
+    result = folder / "page.html"
+    assert call("explain", *(folder / name for name in checkpoints), "-o", result).exit_code == 0
+    return result
 
-    def of(**checkpoints):
-        for name, (spec, theta_P) in checkpoints.items():
-            Checkpoint(spec, theta_P).save(tmp_path / name)
-        written = tmp_path / "page.html"
-        assert call("explain", *(tmp_path / n for n in checkpoints), "-o", written).exit_code == 0
-        browser.get(written.as_uri())
+
+@pytest.fixture(scope="module")
+def adder(tmp_path_factory):
+    """The page of the 57p adder alone."""
+    return written(tmp_path_factory.mktemp("page"), adder=(preset("57p"), ADDER_P))
+
+
+@pytest.fixture
+def opened(browser):
+    """Open a page; at the end it must have asked for nothing else."""
+
+    def of(page):
+        browser.get(page.as_uri())
         return browser
 
     yield of
@@ -102,9 +113,9 @@ def test_the_nets_are_pythons(names, browser, tmp_path):
     assert browser.get_log("browser") == [], "every digit of every net is drawn"
 
 
-def test_bands_are_the_provers(opened):
+def test_bands_are_the_provers(opened, adder):
     """On the axis of what attention writes, inputs of each sum lie where the prover has them."""
-    browser = opened(adder=(preset("57p"), ADDER_P))
+    browser = opened(adder)
     rows = []
     for asked in Prover(preset("57p"), ADDER_P, ANY, 10, math.inf).queries():
         cases = asked.first_cases()
@@ -120,8 +131,8 @@ def test_bands_are_the_provers(opened):
         assert min(ends) <= low <= min(ends) + 5e-3 and max(ends) - 5e-3 <= high <= max(ends)  # roundings
 
 
-def test_a_sum_digit_by_digit(opened):
-    browser = opened(adder=(preset("57p"), ADDER_P))
+def test_a_sum_digit_by_digit(opened, adder):
+    browser = opened(adder)
     assert element(browser, "#answer").text == str(sum(EXAMPLE))
     shares = browser.execute_script(
         "go(3); return [...document.querySelectorAll('#stage td[data-t]')].map(c => [+c.dataset.t, +c.dataset.share])"
@@ -138,12 +149,12 @@ def test_a_sum_digit_by_digit(opened):
     assert "second number" in element(browser, "#problem").text and element(browser, "#answer").text == "?"
 
 
-def test_sliders_break_the_answer_and_reset_mends_it(opened):
+def test_sliders_break_the_answer_and_reset_mends_it(opened, tmp_path):
     from selenium.webdriver import Keys
 
     ties = (*TIED.ties[:3], 3, *range(4, 57))  # two numbers as one, which the adder does not survive
     tied = dataclasses.replace(TIED, ties=ties)
-    browser = opened(adder=(preset("57p"), ADDER_P), tied=(tied, ADDER_P[: tied.params].clone()))
+    browser = opened(written(tmp_path, adder=(preset("57p"), ADDER_P), tied=(tied, ADDER_P[: tied.params].clone())))
     zones = "return document.querySelector('#stage .axis').innerHTML"
     before = browser.execute_script(zones)
     claim = lambda: [element(browser, css).text for css in ("#stage .kicker", "#worst button")]  # noqa: E731
@@ -167,8 +178,8 @@ def test_sliders_break_the_answer_and_reset_mends_it(opened):
 
 
 @pytest.mark.full
-def test_two_nets_fit_a_narrow_screen(opened):
-    browser = opened(**{f"adder {n}": (preset("57p"), ADDER_P) for n in range(2)})
+def test_two_nets_fit_a_narrow_screen(opened, tmp_path):
+    browser = opened(written(tmp_path, **{f"adder {n}": (preset("57p"), ADDER_P) for n in range(2)}))
     size = {"width": 400, "height": 900, "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     assert browser.execute_script("return document.documentElement.scrollWidth") <= 400
@@ -176,8 +187,8 @@ def test_two_nets_fit_a_narrow_screen(opened):
 
 
 @pytest.mark.full
-def test_words_of_the_training_are_legible_on_a_narrow_screen(opened):
-    browser = opened(adder=(preset("57p"), ADDER_P))
+def test_words_of_the_training_are_legible_on_a_narrow_screen(opened, adder):
+    browser = opened(adder)
     drawn = """
         const run = {steps: [1000, 60000], exact: [0, 1]}
         NETS[0].training = {words: "one seed", curve: run, curves: [run]}
@@ -194,10 +205,10 @@ def test_words_of_the_training_are_legible_on_a_narrow_screen(opened):
 
 
 @pytest.mark.full
-def test_the_keyboard_alone_reaches_all(opened):
+def test_the_keyboard_alone_reaches_all(opened, adder):
     from selenium.webdriver import ActionChains, Keys
 
-    browser = opened(adder=(preset("57p"), ADDER_P))
+    browser = opened(adder)
     press = lambda *keys: ActionChains(browser).send_keys(*keys).perform()  # noqa: E731
     press(Keys.ARROW_LEFT, Keys.ARROW_LEFT, Keys.ARROW_RIGHT)
     assert element(browser, "#stage h2").text.startswith("Digit 1")

@@ -11,6 +11,7 @@ import pytest
 from adders.proof.program import Program
 from model import PRESETS, add
 from search.study.checkpoints import load_any
+from tests import by_tier
 from tests.adderboard_runner import problems
 from tests.commands import call, done, fails_with_one
 from tests.specs import some_theta
@@ -50,7 +51,7 @@ def test_a_proved_net_adds_in_onnx():
     assert session.get_modelmeta().custom_metadata_map["params"] == "6"
 
 
-@pytest.mark.parametrize("name", ["57p", "36p", *(pytest.param(n, marks=pytest.mark.full) for n in ("262p", "456p"))])
+@pytest.mark.parametrize("name", by_tier(["57p", "36p", "262p", "456p"], ["36p"]))
 def test_it_decodes_what_we_decode_in_each_family(name):
     spec = PRESETS[name]
     Checkpoint(spec=spec, theta_P=some_theta(spec)[0], seed={}, step=0, metrics={}, provenance={}).save(Path("net"))

@@ -297,7 +297,7 @@ def test_what_the_output_writes_beside_its_channels_is_bounded():
     assert (beside > 2.0**-50).any()
 
 
-@pytest.fixture(scope="module", params=["57p", "6p-one-run", pytest.param("100p", marks=pytest.mark.full)])
+@pytest.fixture(scope="module", params=["6p", pytest.param("100p", marks=pytest.mark.full)])
 def proof_of(request):
     """A checkpoint, and its proof for two digits as a file has it."""
     checkpoint, proof = proved(request.param)
@@ -317,7 +317,7 @@ def test_the_checker_accepts_a_proof(proof_of):
     assert check.check(proof, checkpoint.spec.as_dict(), checkpoint.theta_P.tolist()) > 200
 
 
-@pytest.mark.parametrize("proof_of", ["6p-one-run"], indirect=True)
+@pytest.mark.parametrize("proof_of", ["6p"], indirect=True)
 def test_the_checker_refuses_a_proof_of_another_net(proof_of):
     checkpoint, proof = proof_of
     assert "the pair's margin" in refusal(proof, checkpoint, scaled(checkpoint, 0, 1.002).theta_P)

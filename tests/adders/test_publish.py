@@ -115,7 +115,8 @@ def test_a_searchs_seeds_and_fresh_ones_are_told_apart_and_what_is_not_recorded_
     assert rate in (here / "page.html").read_text()
 
 
-def test_a_rate_is_that_of_its_own_study_and_else_names_the_other(here):
+def test_a_rate_is_that_of_its_own_study_and_else_names_the_other(here, monkeypatch):
+    monkeypatch.setattr("adders.proof.file.FAMILIES", ())
     with quickly():
         for name, seeds in (("small", (1, 2)), ("large", (1, 2, 3, 4))):
             study = Recorder(empty_home(here / "home"), study_of(STUDY, name=name))

@@ -21,6 +21,7 @@ from torch.nn import functional
 from adders.proof import attention, check, net, rounding
 from adders.proof.intervals import ELEMENTARY, GELU, Interval, SwiGLU
 from adders.proof.rounding import ANY, Approx, Linear, Lost, gamma, sincos
+from tests import by_tier
 
 mpmath.mp.prec = 240
 TINY = Fraction(2) ** -126
@@ -346,12 +347,11 @@ SMALLER = [
 
 
 def used(name, count):
-    """The largest part of its bounds that a rule needs, over so many steps in each way."""
-    draws, most = random.Random(name), 0.0
+    """The parts of its bounds that a rule needs, over so many steps in each way."""
+    draws = random.Random(name)
     for fuses, flushes in WAYS:
         for _ in range(count):
-            most = max([most, *RULES[name](draws, fuses, flushes)])
-    return most
+            yield from RULES[name](draws, fuses, flushes)
 
 
 def test_fractions_are_rounded_as_this_machine_rounds():
@@ -369,9 +369,10 @@ def test_fractions_are_rounded_as_this_machine_rounds():
             assert check.single(float(x)) == float(x)
 
 
+@pytest.mark.parametrize("count", by_tier([100, 300], [100]))
 @pytest.mark.parametrize("name", RULES)
-def test_what_float32_computes_lies_in_the_bounds_of_its_rule(name):
-    assert 0.01 < used(name, 300) <= 1
+def test_what_float32_computes_lies_in_the_bounds_of_its_rule(name, count):
+    assert 0.01 < max(used(name, count)) <= 1
 
 
 def smaller(value, factor):
@@ -383,7 +384,7 @@ def smaller(value, factor):
 @pytest.mark.parametrize(("name", "module", "constant", "factor"), SMALLER)
 def test_where_a_rule_grants_less_results_lie_outside(name, module, constant, factor, monkeypatch):
     monkeypatch.setattr(module, constant, smaller(getattr(module, constant), factor))
-    assert used(name, 300) > 1
+    assert any(part > 1 for part in used(name, 300))
 
 
 ASSUMED = {

@@ -15,8 +15,8 @@ from adders.proof import check, second
 from adders.proof.file import proof_text
 from adders.proof.program import Program, source
 from adders.proof.prover import Proof
-from tests import CERTIFICATES
-from tests.commands import call, done, fails_with_one
+from tests import CERTIFICATES, by_tier
+from tests.commands import done, fails_with_one
 from trainer.checkpoints.checkpoint import Checkpoint
 
 LAB = CERTIFICATES.parent
@@ -31,7 +31,7 @@ NETS = {
     "rope, three channels": LAB / "2026-11-24-rope/122p-seed201",
 }
 ALL = [pytest.param(name, marks=pytest.mark.full if name in ("two heads", "LayerNorm") else ()) for name in NETS]
-ERRING = ["10p-qualified", "28p-from-scratch", "17p-one-run", pytest.param("77p-456p", marks=pytest.mark.full)]
+ERRING = by_tier(["10p-qualified", "28p-from-scratch", "17p-one-run", "77p-456p"], ["10p-qualified"])
 
 
 def loaded(path):
@@ -53,12 +53,19 @@ def worst_of(path):
     return json.loads((path / "proof.json").read_text())["pair"]
 
 
+def content_of(path, checkpoint):
+    """The file of a proof whose margin is the recorded verdict's."""
+    verdict = json.loads((path / "proof.json").read_text())
+    proof = Proof("any", margin=verdict["margin"], pair=tuple(verdict["pair"]), digit=verdict["digit"])
+    return json.loads(proof_text(checkpoint.spec, checkpoint.theta_P, proof))
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_logits_lie_in_their_bounds(name):
     """Of the worst pair and of others; and of the worst one bounds are mostly within 2 % of the gap."""
     _, reader, program = loaded(NETS[name])
     assert second.compare(reader, Submission(program), [worst_of(NETS[name])], every=True) >= 90
-    assert second.compare(reader, Submission(program), second.some_pairs(60)) >= 500
+    assert second.compare(reader, Submission(program), second.some_pairs(20)) >= 150
     a, b = worst_of(NETS[name])
     gaps = [gap for k in range(11) for gap in reader.gaps(a, b, k)[1]]
     near = [0 < most - least < 0.02 * abs(most) for _, least, most in gaps]
@@ -209,9 +216,7 @@ def inner(query, states, direction):
 def test_a_net_that_errs_is_not_checked(name):
     """Though its proof says everything right that can be recomputed of one pair."""
     checkpoint = Checkpoint.load(CERTIFICATES / name)
-    verdict = json.loads((CERTIFICATES / name / "proof.json").read_text())
-    proof = Proof("any", margin=verdict["margin"], pair=tuple(verdict["pair"]), digit=verdict["digit"])
-    content = json.loads(proof_text(checkpoint.spec, checkpoint.theta_P, proof))
+    content = content_of(CERTIFICATES / name, checkpoint)
     with pytest.raises(SystemExit, match="another digit may win"):
         check.check(content, checkpoint.spec.as_dict(), checkpoint.theta_P.tolist())
 
@@ -246,7 +251,7 @@ def test_a_nudged_net_is_checked_only_if_it_adds_right(name):
 
 @pytest.mark.parametrize("name", ["first_cases", "halves"])
 def test_where_a_pair_is_in_no_case_nothing_is_checked(name, monkeypatch):
-    checkpoint = Checkpoint.load(NETS["two channels"])
+    checkpoint = Checkpoint.load(NETS["split_subspace"])
     whole = getattr(check, name)
 
     def less(*given):
@@ -262,11 +267,19 @@ def test_where_a_pair_is_in_no_case_nothing_is_checked(name, monkeypatch):
         check.prove(attention, 10)
 
 
+@pytest.fixture(scope="module")
+def proved(tmp_path_factory):
+    """A folder with a certificate, and a proof of it that names its program."""
+    folder = tmp_path_factory.mktemp("proved")
+    shutil.copytree(CERTIFICATES / "6p", folder / "6p")
+    done("prove", folder / "6p", "--record", "-o", folder / "proof.json")
+    return folder
+
+
 @pytest.fixture
-def folder(here):
-    """A certificate, and a proof of it that names its program."""
-    shutil.copytree(CERTIFICATES / "6p", here / "6p")
-    assert call("prove", "6p", "--record", "-o", "proof.json").exit_code == 0
+def folder(proved, here):
+    """A copy of the certificate, with the proof beside it."""
+    shutil.copytree(proved, here, dirs_exist_ok=True)
     return here / "6p"
 
 
@@ -282,16 +295,18 @@ def test_a_submission_is_the_one_that_its_proof_names(folder, capsys):
     second.main("named.py", "proof.json", "6p", "5")
 
 
-@pytest.mark.parametrize("words", [("export", "6p"), ("publish", "6p", "-o", "hub", "--home", "none")])
-def test_a_proof_of_another_program_is_refused(words, folder):
+def test_a_proof_of_another_program_is_refused(folder):
     path = folder / "proof.json"
     values = json.loads(path.read_text())
     path.write_text(json.dumps(values | {"program_sha256": "0" * 64}))
-    said = fails_with_one(2, *words)
-    assert "its proof is of another program" in said and "adder-search prove 6p --record" in said
-    assert not Path("submission.py").exists()
+    commands = ("export", "6p"), ("publish", "6p", "-o", "hub", "--home", "none")
+    for words in commands:
+        said = fails_with_one(2, *words)
+        assert "its proof is of another program" in said and "adder-search prove 6p --record" in said
+        assert not Path("submission.py").exists()
     done("prove", "6p", "--record")
-    done(*words)
+    for words in commands:
+        done(*words)
 
 
 def test_a_digest_is_of_numbers_and_code_alone():
@@ -322,28 +337,26 @@ def test_what_a_digest_leaves_out_can_do_nothing(statement):
     assert second.program_digest(f"{text}{statement}\n") != second.program_digest(text)
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "said"),
-    [
-        ("submission.py", "def (", "submission.py: cannot be read (SyntaxError"),
-        ("submission.py", "x" * (check.MOST_BYTES + 1), "submission.py: larger than"),
-        ("proof.json", "[]", "proof.json: cannot be read (ValueError: not an object"),
-        ("proof.json", None, "proof.json: No such file"),
-    ],
-)
-def test_what_cannot_be_read_is_one_line(folder, name, content, said):
-    done("export", "6p")
-    if content is None:
-        Path(name).unlink()
-    else:
-        Path(name).write_text(content)
-    with pytest.raises(SystemExit) as refused:
-        second.main("submission.py", "proof.json", "6p", "5")
-    assert said in str(refused.value) and len(str(refused.value).splitlines()) == 1
+UNREADABLE = [
+    ("submission.py", "def (", "submission.py: cannot be read (SyntaxError"),
+    ("submission.py", "x" * (check.MOST_BYTES + 1), "submission.py: larger than"),
+    ("proof.json", "[]", "proof.json: cannot be read (ValueError: not an object"),
+    ("proof.json", None, "proof.json: No such file"),
+]
 
 
-def test_a_number_of_pairs_is_a_number(folder):
+def test_what_cannot_be_read_is_one_line(folder):
     done("export", "6p")
+    for name, content, said in UNREADABLE:
+        whole = Path(name).read_text()
+        if content is None:
+            Path(name).unlink()
+        else:
+            Path(name).write_text(content)
+        with pytest.raises(SystemExit) as refused:
+            second.main("submission.py", "proof.json", "6p", "5")
+        assert said in str(refused.value) and len(str(refused.value).splitlines()) == 1
+        Path(name).write_text(whole)
     with pytest.raises(SystemExit, match="NOT READ: PAIRS must be a whole number, got some"):
         second.main("submission.py", "proof.json", "6p", "some")
 
@@ -388,10 +401,7 @@ def test_the_certificates_are_checked(name):
     """Three by `make test`, all by `make test-full`."""
     folder = LAB / name if "/" in name else CERTIFICATES / name
     checkpoint = Checkpoint.load(folder)
-    verdict = json.loads((folder / "proof.json").read_text())
-    proof = Proof("any", margin=verdict["margin"], pair=tuple(verdict["pair"]), digit=verdict["digit"])
-    content = json.loads(proof_text(checkpoint.spec, checkpoint.theta_P, proof))
-    parts = check.check(content, checkpoint.spec.as_dict(), checkpoint.theta_P.tolist())
+    parts = check.check(content_of(folder, checkpoint), checkpoint.spec.as_dict(), checkpoint.theta_P.tolist())
     assert parts >= 1_838
 
 

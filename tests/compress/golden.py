@@ -40,7 +40,7 @@ STUDY = {
     "compress": {"proposals": 4, "beam": 2, "rounds": 3, "reach": "tensor"},
     "recipe": {"steps": 6, "ramp": 3, "batch": 2, "eval_every": 3},
     "seeds": {"count": 2},
-    "resources": QUICK["resources"] | {"slots": 3, "seeds_per_trial": 6},
+    "resources": QUICK["resources"] | {"slots": 3, "seeds_per_trial": 6, "compiled": True},
 }
 
 

@@ -171,10 +171,12 @@ def run(here, code=0, **changes):
     return call("run", write_study(here, STUDY | changes), "--home", "home", code=code)
 
 
+@needs_compiler
 @pytest.mark.usefixtures("untrained")
 def test_rounds_go_on_from_what_was_accepted_and_nothing_is_tried_twice(here):
     run(here)
     sets, rows = sets_of("home"), rows_of(here / "home", "small")
+    assert golden.outline("home") == DESCENTS["study"]["46p"]
     assert len({t.ties for t in sets}) == len(sets), "one subspace, one set"
     assert len(rows) == 2 * 12 == len(recorded(here / "home", "small")) and all(row.is_final for row in rows)
     child = next(t for t in sets if t.round == 3)
@@ -193,6 +195,7 @@ def test_rounds_go_on_from_what_was_accepted_and_nothing_is_tried_twice(here):
     done("rerun", "best")
 
 
+@needs_compiler
 @pytest.mark.usefixtures("untrained")
 def test_what_is_shown_of_a_descent(here):
     run(here, compress=STUDY["compress"] | {"rounds": 2})
@@ -223,6 +226,7 @@ CUTS = {
 }
 
 
+@needs_compiler
 @pytest.mark.usefixtures("untrained")
 @pytest.mark.parametrize("where", by_tier(list(CUTS), ["in mid-round"]))
 def test_whatever_ends_the_driver_the_same_sets_are_accepted(where, here, monkeypatch):
@@ -257,6 +261,7 @@ def test_whatever_ends_the_driver_the_same_sets_are_accepted(where, here, monkey
     assert "nothing left to train" in run(here).stdout and golden.outline("home") == DESCENTS["study"]["46p"]
 
 
+@needs_compiler
 @pytest.mark.usefixtures("untrained")
 def test_more_rounds_are_an_edited_file(here):
     run(here, compress=STUDY["compress"] | {"rounds": 2})
@@ -269,6 +274,7 @@ def test_more_rounds_are_an_edited_file(here):
     assert smaller[-1] == smaller[-2], "it ended for want of a smaller set"
 
 
+@needs_compiler
 @pytest.mark.usefixtures("untrained")
 def test_a_start_that_is_not_right_enough_is_one_line(here, monkeypatch):
     monkeypatch.setattr(AcceptanceSet, "errors", lambda self, theta_P: 12)
