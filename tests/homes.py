@@ -49,12 +49,19 @@ RIGHT = 10_010  # of AdderBoard's additions, as `quickly` has every seed decode 
 
 
 @contextmanager
-def quickly():
-    """Without what takes seconds: pictures and decoded additions."""
+def unpictured():
+    """Without pictures in MLflow, which take seconds."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(verification, "verify", lambda spec, theta_P: SimpleNamespace(correct=RIGHT, margin=None))
         patch.setattr(projection, "_write_picture", lambda *given: None)
         patch.setattr(projection, "_draw", lambda *given: None)
+        yield
+
+
+@contextmanager
+def quickly():
+    """Without what takes seconds: pictures and decoded additions."""
+    with unpictured(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(verification, "verify", lambda spec, theta_P: SimpleNamespace(correct=RIGHT, margin=None))
         yield
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 Asked = tuple[Spec, Recipe]
 """What a file asks for: spec and recipe of a configuration, before it is known where its seeds start."""
+OURS = ("listed:Listed", "scales:Scales", "combine:Combine", "search:Search")
+"""The kinds in search/kinds, in the order of their keys in a file. Without any of their keys a study is Listed."""
 
 
 class ProposalSource(Protocol):
@@ -367,12 +370,11 @@ class Kind:
 
 def kinds() -> list[type[Kind]]:
     """Return all kinds of study: of packages, and ours behind them."""
-    from search.kinds.combine import Combine
-    from search.kinds.listed import Listed
-    from search.kinds.scales import Scales
-    from search.kinds.search import Search
-
-    return [*loaded(KINDS).values(), Listed, Scales, Combine, Search]  # ours in the order of their keys in a file
+    ours = []
+    for name in OURS:
+        module, _, cls = name.partition(":")
+        ours.append(getattr(import_module(f"search.kinds.{module}"), cls))
+    return [*loaded(KINDS).values(), *ours]
 
 
 def proposed_lineages(records: Any) -> list[list[Step]] | None:
@@ -397,9 +399,8 @@ def kind_of(study: Any) -> Kind:
         raise error_at(last, f"{first} proposes the configurations of this study")
     if asked:
         return asked[0]
-    from search.kinds.listed import Listed
-
-    return Listed(study)
+    listed = kinds()[-len(OURS)]
+    return listed(study)
 
 
 def names_of(study: Any, configurations: Iterable[Configuration]) -> dict[str, str]:

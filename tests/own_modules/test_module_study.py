@@ -17,6 +17,7 @@ from search.errors import UserError
 from search.study.file import load_study, parse_study
 from tests import ROOT, needs_plugins
 from tests.commands import call, done, own_environment, refused_for_its_task
+from tests.homes import unpictured
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.files import trusted
 from trainer.recipe import Recipe
@@ -37,9 +38,12 @@ STUDY = {
 def _files(here, monkeypatch):
     monkeypatch.setattr(trusted, "_here", set())
     NAMED.clear()  # of other tests in this process
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(Path("cache").absolute()))
+    for name in ("cache_folder", "check_cache"):  # what is trusted; compiled programs stay where all tests have them
+        monkeypatch.setattr(trusted, name, lambda: here)
     shutil.copy(Path(__file__).with_name("nets.py"), "nets.py")
     Path("z3.csv").write_text("0, 1, 2\n1, 2, 0\n2, 0, 1\n")
+    with unpictured():
+        yield
 
 
 def test_a_study_of_a_module_is_recorded_verified_and_trained_again_without_its_file():

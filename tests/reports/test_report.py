@@ -121,71 +121,76 @@ def test_where_pages_are_shown_its_scripts_may_run():
     assert sources([template]) == sources([TEMPLATE.read_text()])
 
 
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory):
+    """A browser that has opened a page, and the page's address and rows."""
+    from tests.browser import chromium
+
+    folder, given = tmp_path_factory.mktemp("page"), searched(7)
+    target = folder / "report.html"
+    target.write_text(words_of(*given), encoding="utf-8")
+    with chromium(folder / "browser") as browser:
+        yield browser, target.as_uri(), given[1]
+
+
 @pytest.mark.end_to_end
-def test_a_click_or_enter_sorts_the_table(tmp_path):
+def test_a_click_or_enter_sorts_the_table(opened):
     from selenium.webdriver import Keys
 
-    from tests.browser import chromium
+    browser, address, configurations = opened
+    browser.get(address)
 
-    given = searched(7)
-    target = tmp_path / "report.html"
-    target.write_text(words_of(*given), encoding="utf-8")
-    with chromium(tmp_path / "browser") as browser:
-        browser.get(target.as_uri())
+    def column(i):
+        rows = "[...document.querySelector('#configurations tbody').rows]"
+        return browser.execute_script(f"return {rows}.map(row => row.cells[{i}].innerText)")
 
-        def column(i):
-            rows = "[...document.querySelector('#configurations tbody').rows]"
-            return browser.execute_script(f"return {rows}.map(row => row.cells[{i}].innerText)")
-
-        heads = browser.find_elements("css selector", "#configurations th button")
-        names = [h.get_attribute("textContent").split("\n")[0] for h in heads]
-        first = [
-            "configuration",
-            "parameters",
-            "grok rate",
-            "95\N{NO-BREAK SPACE}%",
-            "command",
-            "seeds",
-            "grokked",
-            "given up",
-        ]
-        assert names[: len(first)] == first, "what is zero everywhere is left out"
-        rate, steps = names.index("lr"), names.index("median")
-        rates = sorted(given[1]["recipe.lr"])
-        heads[rate].click()
-        assert column(rate) == [shown(v) for v in reversed(rates)]
-        heads[rate].send_keys(Keys.ENTER)
-        assert column(rate) == [shown(v) for v in rates]
-        heads[steps].click()
-        heads[steps].click()
-        found = given[1]["median_grok_step"].dropna()
-        assert column(steps) == [shown(v) for v in sorted(found)] + ["–"] * (7 - len(found))
-        (sorted_by,) = browser.find_elements("css selector", "th[aria-sort=ascending]")
-        assert sorted_by.text.startswith("median")
-        assert not [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
+    heads = browser.find_elements("css selector", "#configurations th button")
+    names = [h.get_attribute("textContent").split("\n")[0] for h in heads]
+    first = [
+        "configuration",
+        "parameters",
+        "grok rate",
+        "95\N{NO-BREAK SPACE}%",
+        "command",
+        "seeds",
+        "grokked",
+        "given up",
+    ]
+    assert names[: len(first)] == first, "what is zero everywhere is left out"
+    rate, steps = names.index("lr"), names.index("median")
+    rates = sorted(configurations["recipe.lr"])
+    heads[rate].click()
+    assert column(rate) == [shown(v) for v in reversed(rates)]
+    heads[rate].send_keys(Keys.ENTER)
+    assert column(rate) == [shown(v) for v in rates]
+    heads[steps].click()
+    heads[steps].click()
+    found = configurations["median_grok_step"].dropna()
+    assert column(steps) == [shown(v) for v in sorted(found)] + ["–"] * (7 - len(found))
+    (sorted_by,) = browser.find_elements("css selector", "th[aria-sort=ascending]")
+    assert sorted_by.text.startswith("median")
+    assert not [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
 
 
-def test_the_page_opens_with_its_picture_and_a_phone_sees_the_intervals(tmp_path):
+def test_the_page_opens_with_its_picture_and_a_phone_sees_the_intervals(opened):
     """Rates with their intervals and the curves stand before the text, in both colour schemes and widths."""
-    from tests.browser import chromium
-
-    target = tmp_path / "report.html"
-    target.write_text(words_of(*searched(7)), encoding="utf-8")
+    browser, address, _ = opened
     right = "return [...document.querySelectorAll('#best .bar')].map(bar => bar.getBoundingClientRect().right)"
     order = "return [...document.querySelectorAll('#best, .picture, dl')].map(e => e.id || e.tagName)"
-    with chromium(tmp_path / "browser") as browser:
-        for scheme in ("light", "dark"):
-            media = [{"name": "prefers-color-scheme", "value": scheme}]
-            browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": media})
-            for width in (1300, 400):
-                size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width == 400}
-                browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-                browser.get(target.as_uri())
-                ends = browser.execute_script(right)
-                assert ends and max(ends) <= width, f"an interval is out of sight at {width} px"
-                assert browser.execute_script(order)[:3] == ["best", "DIV", "DL"]
-                if folder := os.environ.get("ADDER_SEARCH_PICTURES"):
-                    browser.save_screenshot(f"{folder}/report-{width}-{scheme}.png")
+    for scheme in ("light", "dark"):
+        media = [{"name": "prefers-color-scheme", "value": scheme}]
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": media})
+        for width in (1300, 400):
+            size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width == 400}
+            browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+            browser.get(address)
+            ends = browser.execute_script(right)
+            assert ends and max(ends) <= width, f"an interval is out of sight at {width} px"
+            assert browser.execute_script(order)[:3] == ["best", "DIV", "DL"]
+            if folder := os.environ.get("ADDER_SEARCH_PICTURES"):
+                browser.save_screenshot(f"{folder}/report-{width}-{scheme}.png")
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 def test_a_page_in_the_middle_of_a_run_knows_that_a_confirmation_is_planned():

@@ -46,14 +46,16 @@ def shown(home):
     return found
 
 
-def reached(home, name="seed 5"):
-    """Steps of a run's curve."""
-    *_, curves = shown(home).get(name, ({},))
+def reached(runs, name="seed 5"):
+    """Steps of a run's curve. runs: as shown."""
+    *_, curves = runs.get(name, ({},))
     return len(curves.get("exact", ()))
 
 
 def trained(study, folder):
-    """Run a study. Returns its home, and what it was after each of the driver's looks: what a killed driver leaves."""
+    """Run a study. Returns its home, and what it was after each of the driver's looks: what a killed driver leaves,
+    with what MLflow has there.
+    """
     homes, whole = [], Projection.note_curves
 
     def note_curves(self, training):
@@ -69,7 +71,7 @@ def trained(study, folder):
         patch.setattr(ledger_module, "driver_name", dead_owner)  # the homes' driver is gone, wherever they lie
         patch.setattr(Projection, "note_curves", note_curves)
         search.run(study, folder / "home")
-    return Home(folder / "home"), homes
+    return Home(folder / "home"), [(copy, shown(copy)) for copy in homes]
 
 
 @pytest.fixture(scope="module")
@@ -93,12 +95,14 @@ def rebuilt(home):
 def test_curves_grow_while_seeds_train_and_are_what_sync_writes(study, lived, here):
     home, seen = lived if study is STUDY else trained(study, here)
     whole = shown(home)
-    for before in map(shown, seen):
+    for _, before in seen:
         for name, (_, _, params, steps) in before.items():
             assert params.items() <= whole[name][2].items()
             for metric, points in steps.items():
                 assert set(points) <= set(whole[name][3][metric]), f"{name}: {metric} was to be written otherwise"
-    assert len(set(map(reached, seen))) > (3 if study is STUDY else 1), "its curve grew while it trained"
+    assert len({reached(before) for _, before in seen}) > (3 if study is STUDY else 1), (
+        "its curve grew while it trained"
+    )
     for name, (*_, steps) in whole.items():
         assert all(max(Counter(step for step, _ in points).values()) == 1 for points in steps.values()), name
     assert rebuilt(home) == whole
@@ -106,14 +110,14 @@ def test_curves_grow_while_seeds_train_and_are_what_sync_writes(study, lived, he
 
 
 def test_a_seed_that_trains_is_running_and_one_that_has_ended_has_its_outcome(lived):
-    runs = [{name: run for name, run in shown(home).items() if name != "57p"} for home in lived[1]]
+    runs = [{name: run for name, run in before.items() if name != "57p"} for _, before in lived[1]]
     outcomes = [{status: tags[OUTCOME_TAG] for status, tags, *_ in some.values()} for some in runs]
     assert {"RUNNING": "running"} in outcomes and {"RUNNING": "running", "FINISHED": "grokked"} in outcomes
 
 
 def test_what_a_killed_driver_leaves_is_gone_on_with_and_rebuilt_alike(lived):
     home, seen = lived
-    copies = [copy for copy in seen if reached(copy)][1:9:3]
+    copies = [copy for copy, before in seen if reached(before)][1:9:3]
     assert len(copies) == 3
     for copy in copies:
         search.run(STUDY, copy.path)
@@ -125,12 +129,12 @@ def test_a_best_seed_that_is_overtaken_loses_its_run(here, monkeypatch):
     monkeypatch.setattr(search.Study, "watched", property(lambda study: [Seed.of(5), Seed.of(6)]))
     home, seen = trained(STUDY | {"seeds": [5, 6, 8, 9, 7]}, here)
     whole = shown(home)
-    assert {"seed 8", "seed 9"} & {name for copy in seen for name in shown(copy)}
+    assert {"seed 8", "seed 9"} & {name for _, before in seen for name in before}
     assert whole.keys() == {"57p", "seed 5", "seed 6", "seed 7"} and rebuilt(home) == whole
 
 
 def test_a_state_that_is_damaged_or_of_something_else_is_no_curve(lived):
-    records = records_of(lived[1][5], "live")
+    records = records_of(lived[1][5][0], "live")
     (configuration,) = records.list_configurations().values()
     result = records.results_so_far(configuration, {Seed.of(5)})[Seed.of(5)]
     assert 0 < result.steps < STEPS and len(result.curve_EM) == result.steps // EVERY
@@ -141,9 +145,10 @@ def test_a_state_that_is_damaged_or_of_something_else_is_no_curve(lived):
 
 
 @pytest.mark.end_to_end
+@pytest.mark.full
 def test_a_browser_shows_curves_of_seeds_that_train(lived, tmp_path_factory):
     """MLflow's UI on what a driver had written before any seed had ended."""
-    half = next(home for home in lived[1] if reached(home) >= 4)
+    half = next(home for home, before in lived[1] if reached(before) >= 4)
     folder = tmp_path_factory.mktemp("served")
     shutil.copytree(half.path, folder / "adder-runs")
     with served(folder) as ui, chromium(tmp_path_factory.mktemp("profile")) as browser:

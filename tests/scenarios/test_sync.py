@@ -29,6 +29,12 @@ def recorded(tmp_path_factory):
     return home
 
 
+@pytest.fixture(scope="module")
+def was(recorded):
+    """All that MLflow has of it."""
+    return facts(recorded)
+
+
 @pytest.fixture
 def home(recorded, here):
     forget_places()
@@ -67,8 +73,7 @@ LOSSES = {
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_what_is_lost_in_mlflow_is_written_again(loss, home, recorded):
-    was = facts(recorded)
+def test_what_is_lost_in_mlflow_is_written_again(loss, home, was):
     LOSSES[loss](home)
     forget_places()
     for _ in range(2):
@@ -77,8 +82,7 @@ def test_what_is_lost_in_mlflow_is_written_again(loss, home, recorded):
 
 
 @pytest.mark.parametrize("loss", ["the configuration's run", "the study's run", "the experiment", "the store"])
-def test_a_run_with_nothing_to_train_writes_it_too(loss, home, recorded, caplog):
-    was = facts(recorded)
+def test_a_run_with_nothing_to_train_writes_it_too(loss, home, was, caplog):
     LOSSES[loss](home)
     forget_places()
     with caplog.at_level(logging.WARNING):

@@ -43,7 +43,7 @@ def test_a_run_in_a_folder_of_things_that_must_not_be_taken_for_ours(tmp_path):
     check_whole(tmp_path / "adder-runs", SMOKE, expected(SMOKE))
 
 
-@pytest.fixture(params=["alone", pytest.param("ray", marks=pytest.mark.full)])
+@pytest.fixture(params=["alone", "ray"])
 def background(request, here, monkeypatch):
     """Processes of --detach train by themselves, or by real Ray."""
     if request.param == "alone":
@@ -55,6 +55,7 @@ def background(request, here, monkeypatch):
         monkeypatch.setenv("LEASE_S", "6")
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("background")
 def test_a_study_in_the_background_is_alone_and_is_stopped_by_name(here):
     file, home = write_study(here, LONG), here / "adder-runs"

@@ -75,10 +75,15 @@ def saved(records):
 
 
 FAULTS = ["repeated", "late", "lost", "preempted", "unanswered", "for good"]
+EVERY = 1  # a draw in which each of the faults comes, also among the others
+DRAWS = [
+    pytest.param(number, faults, marks=() if number == EVERY else pytest.mark.full)
+    for number in range(3)
+    for faults in (*([fault] for fault in FAULTS), FAULTS)
+]
 
 
-@pytest.mark.parametrize("faults", [[], *([fault] for fault in FAULTS), FAULTS])
-@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize(("number", "faults"), [(EVERY, []), *DRAWS])
 def test_whatever_becomes_of_messages_each_seed_is_recorded_once(number, faults, home):
     executor = Faulty(random.Random(number), faults, grokked=(3, 7))
     with driver_of(home, STUDY) as driver:

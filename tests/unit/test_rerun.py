@@ -13,7 +13,7 @@ from search.run.rerun import read_request, train_again
 from search.run.worker import environment_of
 from search.study.resources import Resources
 from search.study.trial import Configuration
-from tests import CERTIFICATES
+from tests import CERTIFICATES, needs_compiler
 from tests.banks import SMALL, SPEC, finish, make
 from tests.commands import call, fails_with_one, says
 from trainer import Recipe, Seed
@@ -73,11 +73,12 @@ def rerun(checkpoint, *words):
     return call("rerun", "trained", *words)
 
 
+@needs_compiler
 def test_what_was_finished_is_finished_again(monkeypatch):
     """Whatever curvature makes of it, here another trained θ: it is made of the last θ, and not left out."""
     better_P = Checkpoint.load(CERTIFICATES / "57p").theta_P
     monkeypatch.setattr("trainer.bank.bank.finish", lambda *given: better_P.clone())
-    finished = made(EAGER, dataclasses.replace(RECIPE, finish_above=0.0))
+    finished = made(Resources(cpu=1), dataclasses.replace(RECIPE, finish_above=0.0))
     assert finished.step == RECIPE.steps and torch.equal(finished.theta_P, better_P)
     assert "θ is bitwise the same" in rerun(finished).stdout
     monkeypatch.setattr("trainer.bank.bank.finish", lambda *given: better_P * 1.001)

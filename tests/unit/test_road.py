@@ -149,6 +149,13 @@ def test_ended_from_outside_it_keeps_its_steps():
         ([{**WIDE, "tires": 2}], "unknown 'tires'; did you mean tries"),
         ([{**WIDE, "tries": 0}], "tries must be from 1 to 100"),
         (["wide"], "must be a mapping with a name"),
+        ([{**WIDE, "into": "57p"}], "the first stage trains its model as it is"),
+        ([{**WIDE, "name": "a\nb"}], "name must be a line"),
+        ([{**WIDE, "name": "n" * 65}], "name must be a line"),
+        ([{**WIDE, "model": {"preset": 67}}], "preset must be a name"),
+        ([MINUS, TWO, TIED], "asked subtraction does not become one of addition"),
+        ([{**WIDE, "recipe": {"steps": 6_000}}, TWO, TIED], "steps must be at least those of any stage"),
+        ([{**WIDE, "model": {"preset": "67p", "hidden": 12}}, {**TIED, "into": "67p"}], "too many orders"),
     ],
 )
 def test_stages_that_do_not_follow_one_another(stages, words):
@@ -176,23 +183,6 @@ def test_plain_values_say_all_of_the_stages():
 def test_a_net_that_is_none_of_the_target_with_ties_is_refused_before_it_trains():
     with pytest.raises(ValueError, match=r"stage tied: .*(with ties|must have shape)"):
         RoadBank(END, [Pair(of_stages(WIDE, TIED), Seed.of(3))])
-
-
-@pytest.mark.parametrize(
-    "stages, words",
-    [
-        ([{**WIDE, "into": "57p"}], "the first stage trains its model as it is"),
-        ([{**WIDE, "name": "a\nb"}], "name must be a line"),
-        ([{**WIDE, "name": "n" * 65}], "name must be a line"),
-        ([{**WIDE, "model": {"preset": 67}}], "preset must be a name"),
-        ([MINUS, TWO, TIED], "asked subtraction does not become one of addition"),
-        ([{**WIDE, "recipe": {"steps": 6_000}}, TWO, TIED], "steps must be at least those of any stage"),
-        ([{**WIDE, "model": {"preset": "67p", "hidden": 12}}, {**TIED, "into": "67p"}], "too many orders"),
-    ],
-)
-def test_stages_that_would_lie_or_never_end(stages, words):
-    with pytest.raises(ValueError, match=words):
-        of_stages(*stages)
 
 
 def test_a_start_does_not_go_with_stages():
@@ -233,8 +223,10 @@ def test_a_row_that_says_nothing_or_is_not_plain(row, words):
 
 def test_by_torch_a_state_is_of_its_number_of_slots():
     """The engine's bits are the same with any."""
+    often = dataclasses.replace(TO_57, eval_every=10)
+    two = [Pair(often, Seed.of(seed)) for seed in (3, 4)]
     for compiled in (True, False):
-        bank, other = (RoadBank(END, pairs(3, 4), slots=slots, compiled=compiled) for slots in (1, 2))
+        bank, other = (RoadBank(END, two, slots=slots, compiled=compiled) for slots in (1, 2))
         bank.advance()
         assert other.restore_all(dict(enumerate(bank.save_all([0, 1])))) == ([0, 1] if compiled else [])
 

@@ -20,6 +20,7 @@ from search.study.trial import Configuration
 from tests import needs_compiler, needs_plugins
 from tests.banks import assert_is_eager, engine_tokens
 from tests.commands import call, done, refused_for_its_task
+from tests.homes import unpictured
 from tests.unit.test_problems import lesson_of
 from trainer import Bank, Outcome, Pair, Recipe, Seed
 from trainer.bank.tracker import SeedTracker
@@ -282,7 +283,8 @@ seeds: [1, 2]
 def test_a_study_of_subtraction_is_trained_verified_and_says_what_it_is(here, no_ray):
     """Right by its own 45 problems, where a + b would have it wrong by nearly all."""
     (here / "minus.yaml").write_text(STUDY)
-    said = done("run", "minus.yaml")
+    with unpictured():
+        said = done("run", "minus.yaml")
     assert "adder-search export" not in said
     done("records", "minus", "-o", "minus.json")
     rows = {row["model.rms_norm"]: row for row in json.loads((here / "minus.json").read_text())}

@@ -37,26 +37,20 @@ def running(here):
     return say
 
 
-def test_a_pipe_gets_lines_until_the_run_ends_and_then_its_status(running):
-    timer = threading.Timer(1.0, running.done)
-    timer.start()
-    lines = call("status", "sweep", "--watch").stdout.splitlines()
-    assert "seeds 2 of 4" in lines[0] and "about 1 min 51 s left" in lines[0]
-    assert lines[1].startswith("sweep: 2 seeds (") and "\x1b" not in "".join(lines)
-
-
 def test_without_a_run_it_is_the_status(running):
     running.done()
     assert call("status", "sweep", "--watch").stdout == call("status", "sweep").stdout
 
 
 def test_the_one_study_that_runs_needs_no_name(running):
+    """A pipe gets lines until the run ends, and then its status."""
     with quickly():
         Recorder(empty_home("adder-runs"), study_of(name="ended")).done()
     timer = threading.Timer(1.0, running.done)
     timer.start()
     lines = call("status", "--watch").stdout.splitlines()
-    assert "seeds 2 of 4" in lines[0] and lines[1].startswith("sweep: 2 seeds (") and "ended" not in "".join(lines)
+    assert "seeds 2 of 4" in lines[0] and "about 1 min 51 s left" in lines[0]
+    assert lines[1].startswith("sweep: 2 seeds (") and "ended" not in "".join(lines) and "\x1b" not in "".join(lines)
 
 
 def test_what_cannot_be_watched_is_said(running):
