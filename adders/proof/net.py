@@ -7,7 +7,7 @@ table reads.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -103,6 +103,7 @@ class Normed:
 class Net:
     """Everything of a net that does not depend on the problem."""
 
+    asked: Asked
     steps: int
     """Tokens that are asked for."""
     fixed: tuple[tuple[int, int], ...]
@@ -139,7 +140,6 @@ class Net:
     """[V, K]."""
     turned: tuple[Approx, Approx] | None = None
     """Queries and keys [T, V, E] where `query` and `key` are not all that makes them."""
-    asked: Asked = Asked()
     bend: GELU | SwiGLU = field(default=GELU())
     """From what fc1 gives to what fc2 reads."""
 
@@ -185,7 +185,6 @@ def view(spec: Spec, theta_P: Tensor, machine: Machine) -> Net:
     """Return a net's view. Raises ValueError for a family that proofs do not know, Lost for a parameter near 0."""
     # a tied program writes its numbers into these tensors and computes as any other
     spec, theta_P = untied(spec, theta_P)
-    asked = Asked.of(spec.task)
     if spec.family not in FAMILIES:
         raise ValueError(f"proofs know the families {' and '.join(FAMILIES)}, not {spec.family!r}")
     tensors: dict[str, Array] = {}
@@ -196,7 +195,7 @@ def view(spec: Spec, theta_P: Tensor, machine: Machine) -> Net:
             raise Lost("a parameter is too small for float32")
         tensors[name] = tensor
     read: Callable[[Spec, dict[str, Array]], Net] = import_module(f"{__package__}.{spec.family}").view
-    return replace(read(spec, tensors), asked=asked)
+    return read(spec, tensors)
 
 
 def turn_matrix(phases: Array, size: int) -> Approx:

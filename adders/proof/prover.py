@@ -95,7 +95,7 @@ class Proof:
     """A verdict on all pairs whose columns from `digits` on are 0 + 0."""
 
     level: str
-    digits: int = 10
+    digits: int = Asked.columns
     verdict: str = UNDECIDED
     wrong: list[Wrong] = field(default_factory=list)
     open: list[Open] = field(default_factory=list)

@@ -98,7 +98,7 @@ WORD = re.compile(r"[0-9a-f]{12}:")
 
 
 def recipe_of(fields: Data, path: str, base: Data) -> Recipe:
-    """Return a recipe of `base`, `fields` and `changes`, in this order. Raise ValueError at the key path."""
+    """Return a recipe of `base` with `fields` over it. Raise ValueError at the key path."""
     names = [field.name for field in dataclasses.fields(Recipe)]
     merged: Data = {}
     for where, part in (("recipe", base), (path, fields)):
