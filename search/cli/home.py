@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from search.stats.counting import Until
     from search.stats.record import SeedRecord
     from search.store.home import Home
+    from search.store.study_records import StudyRecords
 
 WATCH_S = 2.0
 """Seconds between two looks of `status --watch`."""
@@ -72,55 +73,92 @@ def _watch(study: str, each: bool, home: Home) -> None:
             time.sleep(WATCH_S)
 
 
+@dataclass(frozen=True)
+class _Looked:
+    """What is recorded of a study.
+
+    refused: why this version cannot read all of it. running, names, totals: of a study that was asked for by name;
+    what its driver left, and by configuration's key its name and the problems that verify it.
+    """
+
+    study: str
+    owner: str | None
+    seeds: list[SeedRecord]
+    until: Until | None
+    refused: str | None = None
+    running: Mapping[str, Any] | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
+    totals: Mapping[str, int] = field(default_factory=dict)
+
+
 def _status(study: str | None, each: bool, home: Home, as_json: bool = False) -> tuple[dict[str, Any], str]:
     """Return what `status` shows, as plain values and as a text."""
     from search.cli import render
-    from search.stats.counting import overview, summarise
     from search.store.home import run_command
-    from search.store.progress_file import read_progress
     from search.store.study_records import open_several
-    from search.study.kind import names_of
 
-    opened = []
-    if study or home.exists():
-        opened = open_several(home, [study] if study else [])
-
-    rows: list[SeedRecord] = []
-    not_begun: list[dict[str, Any]] = []
-    until: dict[str, Until | None] = {}
-    refused: dict[str, dict[str, str]] = {}
-    names: dict[str, str] = {}
-    totals: dict[str, int] = {}
-    running = None
-    for records in opened:
-        seeds, owner = records.list_seeds(environment=as_json and bool(study)), records.get_driver()
-        as_run = None
-        try:
-            as_run = records.get_recorded_study() if seeds else None
-        except UserError as error:  # of this version
-            refused[records.study] = {"refused": str(error)}
-        until[records.study] = as_run.until_rule if as_run else None
-        if study:
-            running = read_progress(records)
-            seeds = as_reported(seeds, running) if running else seeds
-            try:
-                configurations = records.list_configurations()
-                totals = {key: c.spec.task.problems for key, c in configurations.items()}
-                names = names_of(as_run, configurations.values())
-            except UserError as error:
-                refused.setdefault(study, {"refused": str(error)})
-        rows += seeds if owner else map(cut_off, seeds)
-        if not seeds:
-            said = "no seed begun yet" + (f"; run by {owner}" if owner else "")
-            not_begun.append({"study": records.study, **summarise([]), "said": said})
-
-    studies = [{**counts, **refused.get(counts["study"], {})} for counts in overview(rows, until)]
-    studies += not_begun
+    named = [study] if study else []
+    opened = open_several(home, named) if study or home.exists() else []
+    looked = [_look(records, bool(study), environment=as_json) for records in opened]
+    studies = _counts(looked)
     about: dict[str, Any] = {"home": str(home.path), "studies": studies, "seeds": None}
     if not study:
         return about, render.status(studies, []) if opened else home.nothing_run
-    about |= {"seeds": [asdict(seed) for seed in rows] or None, "running": running}
-    return about, render.status(studies, rows, names, running, run_command(home, study), each, totals)
+
+    (one,) = looked
+    about |= {"seeds": [asdict(seed) for seed in one.seeds] or None, "running": one.running}
+    go_on = run_command(home, study)
+    return about, render.status(studies, one.seeds, one.names, one.running, go_on, each, one.totals)
+
+
+def _look(records: StudyRecords, is_asked_for: bool, environment: bool) -> _Looked:
+    """Read what `status` shows of a study. environment: read where its seeds were trained, if it is asked for."""
+    from search.store.progress_file import read_progress
+    from search.study.kind import names_of
+
+    seeds = records.list_seeds(environment=environment and is_asked_for)
+    owner = records.get_driver()
+    as_run, running, names, totals, refusals = None, None, {}, {}, list[str]()
+    try:
+        as_run = records.get_recorded_study() if seeds else None
+    except UserError as error:  # of this version
+        refusals.append(str(error))
+    if is_asked_for:
+        running = read_progress(records)
+        seeds = as_reported(seeds, running) if running else seeds
+        try:
+            configurations = records.list_configurations()
+            totals = {key: c.spec.task.problems for key, c in configurations.items()}
+            names = names_of(as_run, configurations.values())
+        except UserError as error:
+            refusals.append(str(error))
+    return _Looked(
+        records.study,
+        owner,
+        seeds if owner else list(map(cut_off, seeds)),
+        as_run.until_rule if as_run else None,
+        next(iter(refusals), None),
+        running,
+        names,
+        totals,
+    )
+
+
+def _counts(looked: Iterable[_Looked]) -> list[dict[str, Any]]:
+    """Return the counts of studies, those without a seed last."""
+    from search.stats.counting import summarise
+
+    begun, not_begun = [], []
+    for one in looked:
+        counts = {"study": one.study, **summarise(one.seeds, one.until)}
+        if not one.seeds:
+            by = f"; run by {one.owner}" if one.owner else ""
+            not_begun.append({**counts, "said": f"no seed begun yet{by}"})
+        elif one.refused:
+            begun.append({**counts, "refused": one.refused})
+        else:
+            begun.append(counts)
+    return begun + not_begun
 
 
 def cut_off(seed: SeedRecord) -> SeedRecord:

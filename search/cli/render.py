@@ -263,7 +263,7 @@ def status(
 ) -> str:
     """Return lines on studies, then on seeds, and the command by which an interrupted study goes on.
 
-    studies: of `counting.overview`. rows: of one study's seeds. Those of several configurations are counted by
+    studies: the counts of each. rows: of one study's seeds. Those of several configurations are counted by
     configuration, unless `each` is to be shown. names: of configurations, by key. running: what the study's driver
     left (search/store/progress_file.py). go_on: the command. totals: problems that verify a configuration, by key.
     """

@@ -463,13 +463,6 @@ def common_counts(rows: Sequence[SeedRecord]) -> dict[str, Any]:
     }
 
 
-def overview(rows: Iterable[SeedRecord], until: Mapping[str, Until | None] | None = None) -> list[Counts]:
-    """Return a summary of each study (`summarise`). until: by study, where its configurations stop."""
-    targets = until or {}
-    by_study = group_by(rows, "study")
-    return [{"study": name, **summarise(group, targets.get(name))} for name, group in by_study.items()]
-
-
 def summarise(rows: Sequence[SeedRecord], until: Until | None = None) -> Counts:
     """Return counts of some rows: of the search, and below `confirmation_*` of what confirms it, if anything does."""
     searched, fresh = by_phase(rows)

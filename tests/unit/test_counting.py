@@ -46,6 +46,12 @@ def rows(*outcomes, first=1, configuration=PUBLISHED, **changes):
     ]
 
 
+def overview(seeds):
+    """Counts of each study, as `status` shows them."""
+    by_study = counting.group_by(seeds, "study")
+    return [{"study": study, **summarise(some)} for study, some in by_study.items()]
+
+
 # Rates
 
 

@@ -10,11 +10,10 @@ from search.cli.options import name_of
 from search.cli.render import status
 from search.cli.study import _budget_lines
 from search.run.estimate import estimate
-from search.stats.counting import overview
 from search.store.home import Home
 from search.study.file import load_study
 from tests import PLUGINS, ROOT, needs_plugins
-from tests.unit.test_counting import FAILED, GROKKED, rows
+from tests.unit.test_counting import FAILED, GROKKED, overview, rows
 
 BARE = re.compile(r"(?<![\w,.])(?<!RTX )(?<!at )\d{4,}(?![\w.,]*\d)")
 """A number of four digits or more without commas; of a GPU's name and a screen's (trainer/stopping/screen.py) none."""

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from search import plugins
 from search.cli.render import status
 from search.run.spared import Draw
-from search.stats.counting import GrokRate, overview
+from search.stats.counting import GrokRate
 from search.stats.intervals import LEVEL, exact_high, mid_p
 from search.stats.metrics import final_metrics
 from search.study.file import parse_study, recorded_study
@@ -25,7 +25,7 @@ from search.study.stopping import section_of
 from tests import ROOT
 from tests.commands import own_environment
 from tests.reference import QUICK
-from tests.unit.test_counting import FAILED, RUNG, SCREENED, rows
+from tests.unit.test_counting import FAILED, RUNG, SCREENED, overview, rows
 from tests.unit.test_outcomes import facts, ruled, scripted
 from trainer import Outcome
 

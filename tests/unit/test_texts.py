@@ -10,7 +10,6 @@ from search.cli import render
 from search.cli.home import cut_off
 from search.run.driver import Ended
 from search.run.estimate import estimate
-from search.stats.counting import overview
 from search.stats.record import ENOUGH, SeedRecord
 from search.store.home import Home
 from search.study.file import load_study, parse_study, shipped_studies
@@ -18,7 +17,7 @@ from search.study.space import points
 from search.study.trial import Configuration
 from tests import readable
 from tests.commands import says
-from tests.unit.test_counting import CENSORED, FAILED, GIVEN_UP, GROKKED, rows
+from tests.unit.test_counting import CENSORED, FAILED, GIVEN_UP, GROKKED, overview, rows
 from trainer import Outcome
 
 SOME = rows(FAILED, GROKKED, GIVEN_UP, GIVEN_UP)
