@@ -72,7 +72,7 @@ def test_every_expression_names_a_metric_and_its_labels():
 
 
 STUDY_FILE = QUICK | {"name": "shown", "seeds": {"first": 5, "count": 16}}
-ALWAYS = EXPORTED.keys() - {"ray_adder_search_trials_failed_total"}
+ALWAYS = EXPORTED.keys() - {"ray_adder_search_workers_failed_total"}
 """Ray tells of no counter that was never raised."""
 
 
