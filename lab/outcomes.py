@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pandas as pd
 
+import search
+
 COLUMNS = ["init_seed", "outcome", "stages", "steps", "grok_step", "params", "best_exact", "verified"]
 
 
@@ -35,3 +37,15 @@ def add(table: Path, seeds: pd.DataFrame, **part: object) -> None:
         file.seek(0, 2)
         head = "" if file.tell() else ",".join([*part, *COLUMNS]) + "\n"
         file.write(head + text)
+
+
+def train(plan: Path, homes: Path, table: Path, titled: str | None = None, **part: object) -> None:
+    """Train a plan's study in a home of its name and add its seeds to a table; nothing if the table has its part.
+
+    titled: the column that names each seed's configuration, where the study has several.
+    """
+    if has(table, **part):
+        return
+    seeds = search.run(plan, home=homes / plan.stem).seeds
+    titles = {titled: seeds["title"]} if titled else {}
+    add(table, seeds, **part, **titles)

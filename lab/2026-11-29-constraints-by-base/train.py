@@ -10,7 +10,6 @@ from pathlib import Path
 
 from make import BASES, VECTORS  # beside this file
 
-import search
 from lab import outcomes
 
 HERE = Path(__file__).parent
@@ -21,11 +20,8 @@ STUDIES = list(product(VECTORS, BASES))
 def main(folder: str, first: str = "0", step: str = "1") -> None:
     """Train every `step`-th study from `first` on."""
     for scale, base in STUDIES[int(first) :: int(step)]:
-        if outcomes.has(OUTCOMES, scale=scale, base=base):
-            continue
-        name = f"{scale}-base-{base}"
-        trained = search.run(HERE / f"{name}.yaml", home=Path(folder) / name)
-        outcomes.add(OUTCOMES, trained.seeds, scale=scale, base=base, arm=trained.seeds["title"])
+        plan = HERE / f"{scale}-base-{base}.yaml"
+        outcomes.train(plan, Path(folder), OUTCOMES, "arm", scale=scale, base=base)
 
 
 if __name__ == "__main__":

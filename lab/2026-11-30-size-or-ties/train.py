@@ -8,20 +8,15 @@ from pathlib import Path
 
 from make import SIZES  # beside this file
 
-import search
 from lab import outcomes
 
 HERE = Path(__file__).parent
-OUTCOMES = HERE / "size-or-ties.csv"
 
 
 def main(folder: str) -> None:
     """Train the sizes in turn, each in a home of its own."""
     for size in SIZES:
-        if outcomes.has(OUTCOMES, size=size):
-            continue
-        trained = search.run(HERE / f"ties-{size}.yaml", home=Path(folder) / f"ties-{size}")
-        outcomes.add(OUTCOMES, trained.seeds, size=size, ties=trained.seeds["title"])
+        outcomes.train(HERE / f"ties-{size}.yaml", Path(folder), HERE / "size-or-ties.csv", "ties", size=size)
 
 
 if __name__ == "__main__":
