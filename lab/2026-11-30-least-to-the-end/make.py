@@ -1,12 +1,17 @@
-"""The runs that the law of size's screen ended, without it: `python make.py` writes the plan's studies."""
+"""The runs that the law of size's screen ended, without it: `python make.py` writes the plan's studies.
+
+The page's table is made of law-least.csv and of least.csv, which train.py writes.
+"""
 
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import yaml
 
 from lab.plans import write_plan
-from lab.tables import read
+from lab.tables import GROKKED, k_of_n, markdown, rate, read, with_interval
+from search.stats.counting import GrokRate
 
 HERE = Path(__file__).parent
 LAW = HERE.parent / "2026-11-24-law-of-size" / "law-least.yaml"
@@ -14,11 +19,16 @@ SIZES = (32, 28, 22)
 """Numbers, in the order in which they are trained."""
 
 
+def law_rows(size: int) -> pd.DataFrame:
+    """Return the law of size's rows of a size."""
+    return read("law-least.csv").query("params == @size")
+
+
 def study(size: int) -> dict[str, Any]:
     """Return the study of a size's screened runs."""
     law = yaml.safe_load(LAW.read_text(encoding="utf-8"))
-    rows = read("law-least.csv")
-    is_ended = rows["outcome"].eq("screened") & rows["params"].eq(size)
+    rows = law_rows(size)
+    is_ended = rows["outcome"].eq("screened")
     return {
         "name": f"least-{size}",
         "about": f"runs of {size} numbers that a screen had ended",
@@ -33,6 +43,18 @@ def study(size: int) -> dict[str, Any]:
 def write_studies() -> None:
     for size in SIZES:
         write_plan(HERE, study(size), f"Runs of {size} numbers that law-least's screen ended (README.md; by make.py).")
+
+
+def to_the_end() -> str:
+    """Return the shares that grok: of the runs that the screen had ended, and of all of a size."""
+    lines = []
+    for size in SIZES:
+        trained = rate(f"least.csv where size == {size}")
+        ended_alone = law_rows(size).query("outcome != 'screened'")
+        grokked = trained.grokked + len(ended_alone.query(GROKKED))
+        of_all = GrokRate(grokked, trained.n + len(ended_alone))
+        lines.append((size, k_of_n(trained), with_interval(of_all)))
+    return markdown(("numbers", "of the runs that the screen ended", "of all runs"), lines)
 
 
 if __name__ == "__main__":

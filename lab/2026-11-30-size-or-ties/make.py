@@ -1,4 +1,9 @@
-"""Whether size or the kind of ties decides which nets grok: `python make.py` writes the plan's studies."""
+"""Whether size or the kind of ties decides which nets grok: `python make.py` writes the plan's studies.
+
+The page's tables are made of size-or-ties.csv, which train.py writes.
+
+Axes: N draws, V seeds, K sets of ties.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import yaml
 
 from compress.hessian import measured_loss, possible
 from lab.plans import write_plan
+from lab.tables import beside, holm, k_of_n, markdown, rate_of, read
 from model import Spec, preset
 from model.tied import Tied, Ties, constrained, equated, free, zeroed
 from trainer.checkpoints.checkpoint import Checkpoint
@@ -26,6 +33,10 @@ SETS = 10
 """Sets of ties of a size."""
 FIRST = 999_101
 VECTORS = 64
+DRAWS = 100_000
+"""Permutations of a test, and samples of a bootstrap."""
+AT_ONCE = 1_000
+"""Draws that are in memory together."""
 
 
 def law() -> dict[str, Any]:
@@ -114,6 +125,96 @@ def study(size: int) -> dict[str, Any]:
 def write_studies() -> None:
     for size in SIZES:
         write_plan(HERE, study(size), f"Sets of ties that leave {size} numbers (README.md; by make.py).")
+
+
+# Results
+
+
+def trained() -> list[int]:
+    """Return the sizes of the plan, without the preset's, that have ended."""
+    ended = read("size-or-ties.csv")["size"]
+    return [size for size in SIZES[1:] if ended.eq(size).any()]
+
+
+def rows_at(size: int, ties: str | None = None) -> pd.DataFrame:
+    """Return the rows of a size, or of one of its sets of ties."""
+    rows = read("size-or-ties.csv").query("size == @size")
+    return rows if ties is None else rows[rows["ties"] == ties]
+
+
+def successes(size: int, sets: Iterable[str] | None = None) -> np.ndarray:
+    """Return [V, K]: which seeds grok with which of a size's sets of ties, all of them if `sets` is None."""
+    rows = rows_at(size)
+    table = rows.assign(grokked=rows["outcome"].eq("grokked")).pivot(
+        index="init_seed", columns="ties", values="grokked"
+    )
+    return table[list(table.columns if sets is None else sets)].to_numpy(bool)
+
+
+def p_of_kind(grokked_VK: np.ndarray, draw: np.random.Generator) -> float:
+    """Return p: does each set of ties grok equally often? Cochran's Q by permutations within seeds.
+
+    What a permutation leaves as it is drops out of Q: the squares of the sets' counts remain.
+    """
+
+    def spread(counts_NK: np.ndarray) -> np.ndarray:
+        return (counts_NK.astype(float) ** 2).sum(-1)
+
+    observed = spread(grokked_VK.sum(0))
+    undecided = grokked_VK.any(1) & ~grokked_VK.all(1)  # the other seeds are the same in every permutation
+    count = (grokked_VK.all(1)).sum()
+    beyond = 0
+    for _ in range(DRAWS // AT_ONCE):
+        rows_NVK = np.broadcast_to(grokked_VK[undecided], (AT_ONCE, undecided.sum(), grokked_VK.shape[1]))
+        counts_NK = draw.permuted(rows_NVK, axis=2).sum(1) + count
+        beyond += int((spread(counts_NK) >= observed).sum())
+    return (beyond + 1) / (DRAWS + 1)
+
+
+def difference(size: int, draw: np.random.Generator) -> tuple[float, float, float]:
+    """Return how much more often a size's random sets grok than the preset, and its interval, in points.
+
+    By a bootstrap of seeds, the same in both, and of sets.
+    """
+    names = sorted(name for name in rows_at(size)["ties"].unique() if name.startswith("random"))
+    random_VK, preset_V = successes(size, names), successes(SIZES[0])[:, 0]
+    vectors, sets = random_VK.shape
+    differences = np.empty(DRAWS)
+    for i in range(DRAWS):
+        drawn_V, drawn_K = draw.integers(vectors, size=vectors), draw.integers(sets, size=sets)
+        share = random_VK[np.ix_(drawn_V, drawn_K)].mean()
+        differences[i] = share - preset_V[drawn_V].mean()
+    low, high = np.quantile(differences, (0.025, 0.975))
+    observed = random_VK.mean() - preset_V.mean()
+    return 100 * observed, 100 * low, 100 * high
+
+
+def shares() -> str:
+    """Return how many seeds grok with each set of ties, by size."""
+    sizes = [SIZES[0], *trained()]
+    lines = []
+    for name in read("size-or-ties.csv")["ties"].unique():
+        arms = [rows_at(size, name) for size in sizes]
+        lines.append((name, *(k_of_n(rate_of(rows)) if len(rows) else "–" for rows in arms)))
+    return markdown(("ties", *(f"{size} numbers" for size in sizes)), lines)
+
+
+def kind_and_size() -> str:
+    """Return the plan's first two comparisons, by size."""
+    draw = np.random.default_rng(0)
+    ps = [p_of_kind(successes(size), draw) for size in trained()]
+    untrained = [1.0] * (len(SIZES) - 1 - len(ps))
+    lines = []
+    for size, p, by_holm in zip(trained(), ps, holm([*ps, *untrained]), strict=False):
+        points = "{:+.0f} ({:+.0f} to {:+.0f})".format(*difference(size, draw)).replace("-", "−")
+        lines.append((size, f"{p:.2g}", f"{by_holm:.2g}", points))
+    return markdown(("numbers", "p, all sets alike", "by Holm", "random sets less the preset, points"), lines)
+
+
+def threshold() -> str:
+    """Return the plan's third comparison: the descent's ties beside the preset, by size."""
+    descents = {f"{size} numbers": rows_at(size, "descent") for size in trained()}
+    return beside(descents, rows_at(SIZES[0]), planned=len(SIZES) - 1)
 
 
 if __name__ == "__main__":
