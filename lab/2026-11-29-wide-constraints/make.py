@@ -1,14 +1,21 @@
-"""What a constraint costs with a wide start: `python make.py` writes the plan's four studies."""
+"""What a constraint costs with a wide start: `python make.py` writes the plan's four studies.
+
+The page's tables are made of wide-constraints.csv, which train.py writes.
+"""
 
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import yaml
 
+from lab.paired import paired_interval
 from lab.plans import changes, toggled, write_plan
+from lab.tables import alone, holm, k_of_n, markdown, rate_of, read, with_interval
 from model import Spec, preset
+from reports.ratios import mcnemar
 
 HERE = Path(__file__).parent
 CONSTRAINTS = ("shared_norm", "rank1_out", "no_ffn_bias", "tie_vo", "frozen_spiral", "qk_dim=4")
@@ -67,6 +74,58 @@ def write_studies() -> None:
             study(scale),
             f"{scale}: 57p-wide's road, each constraint toggled in all of its stages (README.md; by make.py).",
         )
+
+
+# Results
+
+
+def arms_at(scale: str) -> dict[str, pd.DataFrame]:
+    """Return the rows of a scale by arm."""
+    rows = read("wide-constraints.csv").query("scale == @scale")
+    return {name: rows[rows["arm"] == name] for name, _ in arms(scale)}
+
+
+def law() -> str:
+    """Return the share of vectors that arrive at each scale that has ended, as it is."""
+    ended = read("wide-constraints.csv")["scale"].unique()
+    lines = [(s, with_interval(rate_of(arms_at(s)["none"]))) for s in SCALES if s in ended]
+    return markdown(("scale", "vectors that grok"), lines)
+
+
+def costs(scale: str) -> str:
+    """Return each constraint's share at a scale beside that without it, on the same vectors."""
+    of_arms = arms_at(scale)
+    base = of_arms.pop("none")
+    counts, shares = [], []
+    for constraint, toggled_rows in of_arms.items():
+        is_in_scale = constraint.partition("=")[0] in preset(scale).applied()
+        pair = (base, toggled_rows) if is_in_scale else (toggled_rows, base)
+        counts.append(alone(*pair))
+        shares.append([k_of_n(rate_of(rows)) for rows in pair])
+
+    ps = [mcnemar(more, fewer) for more, fewer, _ in counts]
+    lines = []
+    for constraint, share, (more, fewer, n), p, by_holm in zip(of_arms, shares, counts, ps, holm(ps), strict=True):
+        low, high = (100 * end for end in paired_interval(more, fewer, n))
+        points = f"{100 * (more - fewer) / n:+.0f} ({low:+.0f} to {high:+.0f})".replace("-", "−")
+        lines.append((constraint, *share, points, f"{p:.2g}", f"{by_holm:.2g}"))
+    return markdown(("constraint", "with it", "without it", "difference in points", "p", "p by Holm"), lines)
+
+
+def costs_57p() -> str:
+    return costs("57p")
+
+
+def costs_74p() -> str:
+    return costs("74p")
+
+
+def costs_100p() -> str:
+    return costs("100p")
+
+
+def costs_170p() -> str:
+    return costs("170p")
 
 
 if __name__ == "__main__":
