@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
+import pytest
 from click.testing import CliRunner
 
 from search.cli import main
@@ -73,6 +74,15 @@ def refused_for_its_task(path):
     return refused
 
 
+def refusal(error, call, *given, **more):
+    """The one line with which a call is refused."""
+    with pytest.raises(error) as refused:
+        call(*given, **more)
+    line = str(refused.value)
+    assert "\n" not in line, line
+    return line
+
+
 def says(line, expected):
     """Whether a line is the expected one, in which a * stands for anything."""
     return bool(re.fullmatch(".*".join(map(re.escape, expected.split("*"))), line))
@@ -117,6 +127,12 @@ class Running(Process):
         return Said(code, self.printed(), self.warned(), time.monotonic() - self.started)
 
     said = wait
+
+    def done(self):
+        """How it ended, which must be well."""
+        said = self.wait()
+        assert said.code == 0, said
+        return said
 
     def printed(self):
         """Its output until now."""

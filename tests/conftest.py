@@ -11,8 +11,9 @@ import pytest
 import torch
 from mlflow.store.db import utils
 
+from search.run import worker
 from tests.commands import call
-from tests.homes import empty_home, quickly
+from tests.homes import Trained, empty_home, made_up, quickly
 from tests.in_process import without_ray
 from tests.processes import short_folder
 from trainer.engine import native, torch_backend
@@ -96,6 +97,14 @@ def no_ray():
     """`run`, called in this process, trains here."""
     with without_ray():
         yield
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """Workers train nothing. Returns what they did."""
+    did = Trained()
+    monkeypatch.setattr(worker, "work", lambda name, attempt, on_gpu: made_up(name, attempt, did))
+    return did
 
 
 @pytest.fixture(scope="session")

@@ -7,9 +7,11 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 import urllib.request
 import uuid
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 MARK = "ADDER_SEARCH_TEST_MARK"
@@ -24,6 +26,26 @@ def free_port():
     with socket.socket() as taken:
         taken.bind((LOOPBACK, 0))
         return int(taken.getsockname()[1])
+
+
+@contextlib.contextmanager
+def listening(answer):
+    """A server on this machine: its address. answer: takes a request's handler, and returns the status."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(answer(self))
+            self.end_headers()
+
+        do_POST = do_GET
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer((LOOPBACK, 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://{LOOPBACK}:{server.server_port}"
+        server.shutdown()
 
 
 def is_healthy(address):

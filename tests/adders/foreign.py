@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 from torch import Tensor
 
@@ -14,7 +13,9 @@ from adders.foreign.file import State
 from adders.foreign.read import read_foreign
 from model import PRESETS, Spec
 from model.families.low_rank.spec import LowRank
+from tests.commands import refusal
 from tests.specs import some_theta
+from trainer.checkpoints.checkpoint import Checkpoint
 
 File = dict[str, Any]
 FILE = Path("theirs.pt")
@@ -39,11 +40,16 @@ def repacked(data: bytes, change: Callable[[bytes], bytes]) -> bytes:
 
 def refused(file: Path) -> str:
     """The error for a file, which names it and is one line."""
-    with pytest.raises(ValueError) as error:
-        read_foreign(file)
-    start, line = f"{file}: ", str(error.value)
-    assert line.startswith(start) and "\n" not in line and len(line) < 250, line
+    start, line = f"{file}: ", refusal(ValueError, read_foreign, file)
+    assert line.startswith(start) and len(line) < 250, line
     return line.removeprefix(start)
+
+
+def read_as(spec: Spec, file: Path) -> Checkpoint:
+    """What is read of a file: a checkpoint of this spec, with the numbers of `some_theta`."""
+    checkpoint = read_foreign(file)
+    assert checkpoint.spec == spec and torch.equal(checkpoint.theta_P, some_theta(spec)[0])
+    return checkpoint
 
 
 def parts(spec: Spec) -> dict[str, Tensor]:

@@ -12,6 +12,7 @@ from adders.proof import check
 from adders.proof.file import proof_text
 from adders.proof.prover import prove
 from tests import CERTIFICATES
+from tests.commands import refusal
 from trainer.checkpoints.checkpoint import Checkpoint
 
 FOLDER = CERTIFICATES / "34p-by-hand"
@@ -29,20 +30,18 @@ def edited(**values):
     return json.dumps(json.loads(written()) | values)
 
 
-def refusal(proof, folder=FOLDER):
+def refused(proof, folder=FOLDER):
     """The one line of refusal, which comes at once."""
     start = time.monotonic()
-    with pytest.raises(SystemExit) as refused:
-        check.main(str(proof), str(folder))
-    said = str(refused.value)
+    said = refusal(SystemExit, check.main, str(proof), str(folder))
     assert said.startswith("NOT CHECKED: ") and len(said.splitlines()) == 1 and len(said) < 400
     assert time.monotonic() - start < 10
     return said
 
 
-def refusal_of(text, here):
+def refused_text(text, here):
     (here / "p.json").write_bytes(text if isinstance(text, bytes) else text.encode())
-    return refusal(here / "p.json")
+    return refused(here / "p.json")
 
 
 def changed(name, key, value):
@@ -70,7 +69,7 @@ def changed(name, key, value):
     ],
 )
 def test_what_people_quote_cannot_be_edited(here, change, said):
-    assert said in refusal_of(change(), here)
+    assert said in refused_text(change(), here)
 
 
 HOSTILE = {
@@ -100,7 +99,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("form", HOSTILE)
 def test_a_hostile_proof_is_refused_in_one_line(here, form):
-    refusal_of(HOSTILE[form](), here)
+    refused_text(HOSTILE[form](), here)
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/zero")])
@@ -110,14 +109,15 @@ def test_what_is_no_regular_file_is_not_opened(here, make, name):
     (here / "p.json").write_text(written())
     (here / name).unlink()
     make(here / name)
-    assert refusal(here / "p.json", here / "net").endswith(f"{name}: not a regular file")
+    assert refused(here / "p.json", here / "net").endswith(f"{name}: not a regular file")
+
+
+ABOUT = json.loads((FOLDER / "checkpoint.json").read_text())
+BASE = ABOUT["spec"]
 
 
 def checkpoint_json(**values):
-    return json.dumps(json.loads((FOLDER / "checkpoint.json").read_text()) | values).encode()
-
-
-BASE = json.loads((FOLDER / "checkpoint.json").read_text())["spec"]
+    return json.dumps(ABOUT | values).encode()
 
 
 @pytest.mark.parametrize(
@@ -138,4 +138,4 @@ def test_a_hostile_checkpoint_is_refused_in_one_line(here, name, content):
     shutil.copytree(FOLDER, here / "net")
     (here / "p.json").write_text(written())
     (here / "net" / name).write_bytes(content)
-    refusal(here / "p.json", here / "net")
+    refused(here / "p.json", here / "net")

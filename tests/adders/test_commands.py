@@ -1,27 +1,17 @@
-"""Commands on adders, given what they cannot read or write."""
+"""Commands on adders, given what they cannot write."""
 
 import json
-import re
-import time
 from pathlib import Path
 
 import pytest
 
 from model import PRESETS
-from tests.commands import call, done, fails_with_one
+from tests.commands import done, fails_with_one
 from tests.unit.test_cli_checkpoints import checkpoint as untrained  # noqa: F401
 from tests.unit.test_cli_checkpoints import said_before
-from tests.unit.test_hostile import checkpoint, write_huge
+from tests.unit.test_hostile import checkpoint
 
 pytestmark = pytest.mark.usefixtures("here")
-
-
-def test_a_file_of_another_program_is_refused_in_seconds(untrained):  # noqa: F811
-    Path("untrained/other.pt").write_bytes(b"hello")
-    assert fails_with_one(2, "verify", "untrained/other.pt").startswith("untrained/other.pt: not a checkpoint")
-    path, begun = write_huge("theirs.pt"), time.process_time()
-    assert re.search("larger than any|not a checkpoint", fails_with_one(2, "prove", path))
-    assert time.process_time() - begun < 10
 
 
 def test_an_export_replaces_no_other_file(untrained):  # noqa: F811
@@ -55,5 +45,5 @@ def test_provenance_that_no_submission_can_hold():
     said = fails_with_one(2, "export", path)
     assert said.endswith("provenance is nested more than 90 deep: Python reads no such literal")
     assert not Path("submission.py").exists()
-    assert call("export", checkpoint("less", PRESETS["57p"], provenance=nested(90))).exit_code == 0
+    done("export", checkpoint("less", PRESETS["57p"], provenance=nested(90)))
     compile(Path("submission.py").read_text(), "submission.py", "exec")

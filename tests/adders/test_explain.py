@@ -16,7 +16,7 @@ from model import PRESETS, add, preset
 from model.tied import Tied
 from tests.banks import ADDER_P
 from tests.browser import chromium
-from tests.commands import call
+from tests.commands import done
 from trainer.checkpoints.checkpoint import Checkpoint
 
 PAIRS = [(a, b) for r in [random.Random(7)] for a, b in [[r.randrange(10**10) for _ in "ab"] for _ in range(200)]]
@@ -37,7 +37,7 @@ def written(folder, **checkpoints):
     for name, (spec, theta_P) in checkpoints.items():
         Checkpoint(spec, theta_P).save(folder / name)
     result = folder / "page.html"
-    assert call("explain", *(folder / name for name in checkpoints), "-o", result).exit_code == 0
+    done("explain", *(folder / name for name in checkpoints), "-o", result)
     return result
 
 
@@ -226,7 +226,7 @@ def test_the_keyboard_alone_reaches_all(opened, adder):
 
 def test_the_page_needs_nothing_from_elsewhere(tmp_path):
     Checkpoint(preset("57p"), ADDER_P).save(tmp_path / "<b>")
-    assert call("explain", tmp_path / "<b>", "-o", tmp_path / "page.html").exit_code == 0
+    done("explain", tmp_path / "<b>", "-o", tmp_path / "page.html")
     source = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert not re.search(r"https?:|@import|url\(|\bfetch\(|XMLHttpRequest|\bimport\b", source)
     assert re.findall(r"(?:src|href)\s*=\s*[\"']?([^\"'>\s]*)", source) == ["data:,"]

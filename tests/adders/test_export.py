@@ -14,6 +14,7 @@ from adders.export import export_source
 from model import PRESETS, add
 from model.adderboard import official_pairs
 from model.spec import FAMILIES
+from tests import by_tier
 from tests.adders.golden_checkpoints import SPECS as GOLDEN
 from tests.adders.golden_checkpoints import golden_theta
 from tests.specs import bases, some_theta
@@ -144,10 +145,6 @@ def test_text_stays_data(text):
 # What it answers
 
 SMALLEST = [bases(family)[-1] for family in FAMILIES]
-presets_by_tier = pytest.mark.parametrize(
-    "spec",
-    [pytest.param(spec, id=name, marks=[] if spec in SMALLEST else pytest.mark.full) for name, spec in PRESETS.items()],
-)
 
 
 def talkative_theta(spec):
@@ -161,7 +158,7 @@ def talkative_theta(spec):
     raise AssertionError(f"every one of them says the same to all: {spec}")
 
 
-@presets_by_tier
+@pytest.mark.parametrize("spec", by_tier(PRESETS, SMALLEST))
 def test_the_exported_file_answers_what_verify_counts(spec):
     """In float64: in single precision one of many thousand random choices is a tie."""
     theta_P, pairs = talkative_theta(spec), official_pairs()[:60]

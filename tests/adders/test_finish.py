@@ -24,17 +24,18 @@ from model.tasks import Addition
 from model.tied import constrained, project, tie
 from search.cli.options import progress_bar
 from search.study.ancestors import ancestors_of
-from tests import CERTIFICATES
+from tests import CERTIFICATES, by_tier
+from tests.adders.test_prove import certificate
 from tests.banks import finish as advanced
-from tests.commands import call, done, fails_with_one
+from tests.commands import done, fails_with_one
 from trainer import Bank, Outcome, Pair, Recipe, Seed
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.step import step
 
-PARENT = Checkpoint.load(CERTIFICATES / "earlier" / "57p")
+PARENT = certificate("earlier/57p")
 SPEC = preset("57p")
 FEW = ("FRESH", 512), ("MOST_ERRORS", 256), ("SEARCHED", 2_048)
-SLOW = ("targeted", "lbfgs", "cma_es")
+QUICK = "train", "levenberg_marquardt"
 
 
 def damaged(by=0.01):
@@ -93,7 +94,7 @@ def test_a_pools_slope_and_curvature_are_those_of_training(monkeypatch, by_engin
 
 @pytest.mark.parametrize("name", ["57p", "10p-qualified", "456p"])
 def test_a_kernel_finds_the_pairs_that_torch_finds(monkeypatch, name):
-    its, pairs = Checkpoint.load(CERTIFICATES / name), draw_problems(1, 0, 1_000)[:-3]
+    its, pairs = certificate(name), draw_problems(1, 0, 1_000)[:-3]
     theta_P = its.theta_P.float() * (1 + 0.01 * torch.sin(torch.arange(its.spec.params)))
     by_kernel = wrong_pairs(its.spec, theta_P, pairs, Cost())
     monkeypatch.setattr("adders.curvature.pool.has_kernel", lambda spec: False)
@@ -105,9 +106,7 @@ def test_a_kernel_finds_the_pairs_that_torch_finds(monkeypatch, name):
 
 
 @pytest.mark.usefixtures("small")
-@pytest.mark.parametrize(
-    "name", ["train", "levenberg_marquardt", *(pytest.param(n, marks=pytest.mark.full) for n in SLOW)]
-)
+@pytest.mark.parametrize("name", by_tier([*QUICK, "targeted", "lbfgs", "cma_es"], QUICK))
 def test_each_method_gets_more_right(name):
     """Judged on problems that it did not see."""
     theta_P, others, cost = damaged(), draw_problems(99, 0, 2_048), Cost()
@@ -121,7 +120,7 @@ def test_each_method_gets_more_right(name):
 def test_the_worst_of_all_pairs_is_made_right_whatever_the_clock_says(monkeypatch):
     monkeypatch.setattr(margin, "ENOUGH", 1e-5)
     monkeypatch.setattr("time.process_time", count(0, 10**4).__next__)
-    its = Checkpoint.load(CERTIFICATES / "17p-one-run")
+    its = certificate("17p-one-run")
     new_P = margin.margin(Task(its.spec, 1, 0, Cost()), its.theta_P)
     worst, _, a, b = worst_pairs(its.spec, its.theta_P)[0]
     assert worst < 0 < worst_pairs(its.spec, new_P.float())[0][0]
@@ -174,10 +173,10 @@ def test_a_checkpoint_is_finished_and_says_so(parent, here, tmp_path, monkeypatc
     seen = []
     official = Addition.pairs
     monkeypatch.setattr(Addition, "pairs", lambda task: seen.append(1) or official(task))
-    result = call("finish", parent, "-o", tmp_path / "done", "--method", "train", "--json")
-    said, made = json.loads(result.output), Checkpoint.load(tmp_path / "done")
+    said = json.loads(done("finish", parent, "-o", tmp_path / "done", "--method", "train", "--json"))
+    made = Checkpoint.load(tmp_path / "done")
     assert len(seen) == 1, "AdderBoard's additions are read once, by verify"
-    assert result.exit_code == 0 and said["verification"]["correct"] == 10_010
+    assert said["verification"]["correct"] == 10_010
     assert said["by"] == "train" and said["wrong_before"] > 0 == said["wrong"]
     assert said["problems"] == sum(t["problems"] for t in said["turns"]) > 0
     papers = made.provenance
@@ -282,7 +281,7 @@ def test_some_are_finished_at_a_time_and_none_twice(monkeypatch):
 
 @pytest.mark.usefixtures("one_turn")
 def test_it_keeps_the_ties():
-    base = Checkpoint.load(CERTIFICATES / "46p")
+    base = certificate("46p")
     ties = constrained(base.spec, ["head[0,1] = head[0,2]"])
     tied = tie(base.spec, ties)
     start_P = tied.untie(project(ties, base.theta_P[None]))[0]

@@ -8,6 +8,7 @@ import torch
 from model import preset
 from model.families.split_subspace import folds
 from tests import CERTIFICATES
+from tests.adders.test_prove import certificate
 from tests.commands import call, done, fails_with_one
 from tests.unit.test_cli_checkpoints import said_before
 from tests.unit.test_tied import tied
@@ -19,14 +20,14 @@ def test_a_trained_54_becomes_46(here):
     assert "small: 54p folded to 46 parameters, nothing trained again" in said
     assert "official: 10,010 of 10,010 right, 0 answered differently" in said
     assert "fresh: 2,000 of 2,000 right, 0 answered differently" in said
-    folded, parent = Checkpoint.load(Path("small")), Checkpoint.load(CERTIFICATES / "earlier/54p")
+    folded, parent = Checkpoint.load(Path("small")), certificate("earlier/54p")
     assert folded.spec.params == 46 and "unit_out" in folded.spec.applied()
     assert folded.provenance["trained_again"] is False
     assert folded.provenance["folded_from"]["params"] == 54
     assert folded.provenance["folded_from"]["provenance"] == parent.provenance
     assert folded.provenance["compared"]["fresh"]["different_answers"] == 0
     assert (folded.seed, folded.recipe) == (parent.seed, parent.recipe)
-    written = Checkpoint.load(CERTIFICATES / "46p")
+    written = certificate("46p")
     assert folded.spec == written.spec and folded.theta_P.tolist() == written.theta_P.tolist()
     assert "10,010/10,010 VERIFIED" in call("verify", "small").stdout
 

@@ -21,11 +21,22 @@ from model import PRESETS, verify
 from model.families.low_rank.spec import SHARED, TIES, LowRank
 from search.cli.options import counted_lines
 from search.study.checkpoints import load_any
-from tests.adders.foreign import FILE, NEW, SMALL, AnyState, microadder, parts, refused, repacked, report, written
+from tests.adders.foreign import (
+    FILE,
+    NEW,
+    SMALL,
+    AnyState,
+    microadder,
+    parts,
+    read_as,
+    refused,
+    repacked,
+    report,
+    written,
+)
 from tests.adders.golden_checkpoints import SPECS as GOLDEN
 from tests.adders.golden_checkpoints import golden_file, published_file
-from tests.commands import call, says
-from tests.specs import some_theta
+from tests.commands import call, done, says
 from trainer.checkpoints.checkpoint import JSON_FILE, THETA_FILE
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -122,8 +133,7 @@ LOW_RANK = {
 
 @pytest.mark.parametrize("spec", [pytest.param(spec, id=name) for name, spec in LOW_RANK.items()])
 def test_the_456p_report(spec):
-    checkpoint = read_foreign(written(report(spec)))
-    assert checkpoint.spec == spec and torch.equal(checkpoint.theta_P, some_theta(spec)[0])
+    checkpoint = read_as(spec, written(report(spec)))
     assert checkpoint.provenance["format"] == "456p report" and checkpoint.metrics == {"val_exact": 1.0}
     assert checkpoint.seed == {"init_seed": 43, "data_seed": 43} and checkpoint.step == 34_000
     if spec == LowRank():
@@ -135,8 +145,7 @@ def test_provenance_is_plain_and_written_as_ours():
     arguments = argparse.Namespace(seed=5, out=Path("/a/b"), big=2**70, extra=nested, t=torch.ones(2))
     content = microadder() | {"args": arguments, "metrics": {"exact_match": float("inf"), 3: 4}}
     content["model_state_dict"] = OrderedDict(content["model_state_dict"])
-    checkpoint = read_foreign(written(content))
-    assert checkpoint.spec == NEW and torch.equal(checkpoint.theta_P, some_theta(NEW)[0])
+    checkpoint = read_as(NEW, written(content))
     assert checkpoint.provenance["arguments"] == {
         "seed": 5, "out": "/a/b", "big": 2**70, "extra": {"lr": 0.02, "wd": "nan"}, "t": "a Tensor",
     }  # fmt: skip
@@ -178,8 +187,7 @@ def inside(name):
 )  # fmt: skip
 def test_what_a_program_puts_around_a_model_is_not_of_it(rename):
     for content, spec in ((microadder(), NEW), (report(SMALL), SMALL)):
-        checkpoint = read_foreign(written(renamed(content, rename)))
-        assert checkpoint.spec == spec and torch.equal(checkpoint.theta_P, some_theta(spec)[0])
+        read_as(spec, written(renamed(content, rename)))
 
 
 def averaged(state):
@@ -199,8 +207,7 @@ def averaged(state):
 )
 def test_tensors_and_settings_under_other_keys(wrapped):
     content = microadder()
-    checkpoint = read_foreign(written(wrapped(content["model_state_dict"], content["config"])))
-    assert checkpoint.spec == NEW and torch.equal(checkpoint.theta_P, some_theta(NEW)[0])
+    read_as(NEW, written(wrapped(content["model_state_dict"], content["config"])))
 
 
 def test_two_models_are_not_told_apart():
@@ -311,13 +318,10 @@ def ancestors(**more):
 
 
 def test_an_ancestors_tensors_alone():
-    checkpoint = read_foreign(written(ancestors()))
-    assert checkpoint.spec == replace(PRESETS["242p"], **START)
-    assert torch.equal(checkpoint.theta_P, some_theta(PRESETS["242p"])[0])
-    assert checkpoint.provenance["format"] == "JackCai1206"
-    for wrapped in (lambda state: {"model": state}, lambda state: {f"module.{n}": t for n, t in state.items()}):
-        again = read_foreign(written(wrapped(ancestors())))
-        assert again.spec == checkpoint.spec and torch.equal(again.theta_P, checkpoint.theta_P)
+    state, spec = ancestors(), PRESETS["242p"]
+    assert read_as(spec, written(state)).provenance["format"] == "JackCai1206"
+    for wrapped in ({"model": state}, {f"module.{name}": tensor for name, tensor in state.items()}):
+        read_as(spec, written(wrapped))
     shared = ancestors(**{"ln_f.bias": torch.zeros(6)})  # 248: two of three norms are one
     del shared["ln2.weight"]
     assert says(refused(written(shared)), f"{LAYER_NORM}, without means and biases; *verify --run-code tries*")
@@ -325,14 +329,14 @@ def test_an_ancestors_tensors_alone():
 
 def test_an_ancestor_with_other_hidden_units():
     wider = {"ffn.0.weight": torch.ones(3, 6), "ffn.0.bias": torch.ones(3), "ffn.2.weight": torch.ones(6, 3)}
-    assert read_foreign(written(ancestors(**wider))).spec == replace(PRESETS["242p"], hidden=3, **START)
+    assert read_foreign(written(ancestors(**wider))).spec == replace(PRESETS["242p"], hidden=3)
 
 
 def test_an_ancestors_spiral():
     state = ancestors(**{f"pos_spiral_{name}": torch.tensor(n + 0.5) for n, name in enumerate(SPIRAL)})
     del state["digit_enc"]
     checkpoint = read_foreign(written(state))
-    expected = replace(PRESETS["242p"], spiral=True, plain_spiral=True, **START)
+    expected = replace(PRESETS["242p"], spiral=True, plain_spiral=True)
     assert checkpoint.spec == expected and expected.params == 216
     spiral = expected.layout.split(checkpoint.theta_P[None])["spiral"]
     assert spiral.tolist() == [[0.5, 1.5, 2.5, 3.5]]
@@ -463,17 +467,17 @@ def test_files_that_are_no_checkpoints():
 
 def test_import_then_verify_and_export():
     written(microadder())
-    result = call("import", FILE, "-o", "ours")
-    assert result.exit_code == 0 and not result.stderr
+    result = call("import", FILE, "-o", "ours", code=0)
+    assert not result.stderr
     first, second = result.stdout.splitlines()
     assert first == "ours: from a MicroAdder checkpoint"
     assert second.startswith("  57p, 57 parameters: ") and second.endswith("/10,010 NOT QUALIFIED")
     assert sorted(f.name for f in Path("ours").iterdir()) == [JSON_FILE, THETA_FILE]
     for path in ("ours", FILE):
         assert call("verify", path).stdout.startswith(second.strip())
-    assert call("export", "ours", "-o", "s.py").exit_code == 0
+    done("export", "ours", "-o", "s.py")
     Path("empty").mkdir()
-    about = json.loads(call("import", FILE, "-o", "empty", "--json").stdout)
+    about = json.loads(done("import", FILE, "-o", "empty", "--json"))
     assert about["checkpoint"] == "empty" and about["format"] == "MicroAdder" and about["params"] == 57
     assert about["spec"] == NEW.as_dict() and about["total"] == 10_010 and not about["verified"]
     for target in ("ours", "."):

@@ -11,14 +11,13 @@ import pytest
 from adders.proof.program import Program
 from model import PRESETS, add
 from search.study.checkpoints import load_any
-from tests import by_tier
+from tests import CERTIFICATES, by_tier
 from tests.adderboard_runner import problems
 from tests.commands import call, done, fails_with_one
 from tests.specs import some_theta
 from trainer.checkpoints.checkpoint import Checkpoint
 
 pytestmark = pytest.mark.usefixtures("here")
-LAB = Path(__file__).parents[2] / "lab/certificates"
 HOW = re.compile(
     r"decode greedily: append the likeliest next token, (\d+) times; "
     r"1234567890 \+ 9876543210 is asked as \[([\d, ]+)\], answered as \[([\d, ]+)\]"
@@ -41,11 +40,11 @@ def decoded(session, pairs, checkpoint):
 
 
 def test_a_proved_net_adds_in_onnx():
-    said = done("export", LAB / "6p", "--format", "onnx")
+    said = done("export", CERTIFICATES / "6p", "--format", "onnx")
     assert said == "adder.onnx: 6 parameters, tokens [batch, length] to logits; its metadata say how to decode\n"
     session = onnxruntime.InferenceSession("adder.onnx")
     pairs = problems()[:2_000]
-    checkpoint = load_any(LAB / "6p")
+    checkpoint = load_any(CERTIFICATES / "6p")
     assert decoded(session, pairs, checkpoint) == [a + b for a, b in pairs]
     assert decoded(session, [], checkpoint) == []  # a batch of one, the example
     assert session.get_modelmeta().custom_metadata_map["params"] == "6"
@@ -54,9 +53,9 @@ def test_a_proved_net_adds_in_onnx():
 @pytest.mark.parametrize("name", by_tier(["57p", "36p", "262p", "456p"], ["36p"]))
 def test_it_decodes_what_we_decode_in_each_family(name):
     spec = PRESETS[name]
-    Checkpoint(spec=spec, theta_P=some_theta(spec)[0], seed={}, step=0, metrics={}, provenance={}).save(Path("net"))
+    checkpoint, pairs = Checkpoint(spec, some_theta(spec)[0]), problems()[:40]
+    checkpoint.save(Path("net"))
     done("export", "net", "--format", "onnx", "-o", "net.onnx")
-    checkpoint, pairs = load_any(Path("net")), problems()[:40]
     session = onnxruntime.InferenceSession("net.onnx")
     ours = add(spec, checkpoint.theta_P, *zip(*pairs, strict=True))
     assert decoded(session, pairs, checkpoint) == ours
@@ -64,6 +63,6 @@ def test_it_decodes_what_we_decode_in_each_family(name):
 
 def test_what_is_missing_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxscript", None)
-    said = fails_with_one(2, "export", LAB / "6p", "--format", "onnx")
+    said = fails_with_one(2, "export", CERTIFICATES / "6p", "--format", "onnx")
     assert said == "--format onnx needs onnxscript: pip install onnx onnxscript"
     assert not Path("adder.onnx").exists() and "onnx" in call("export", "--help").stdout

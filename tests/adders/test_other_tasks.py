@@ -13,9 +13,8 @@ from adders.proof import check
 from adders.proof.columns import first_cases
 from adders.proof.count import count_wrong
 from adders.proof.enumeration import count, decode_all, every
-from adders.proof.file import decide_soon, proof_text
+from adders.proof.file import decide_soon
 from adders.proof.net import Asked
-from adders.proof.program import Program
 from adders.proof.prover import prove
 from adders.proof.rounding import ANY, Lost
 from model import preset
@@ -24,8 +23,8 @@ from model.tasks import make_task
 from model.trust import NAMED
 from model.verdict import COUNTEREXAMPLE, PROVED
 from own_modules import load_module
-from tests.adders.test_prove import digits_of, margins_of
-from tests.commands import call, fails_with_one
+from tests.adders.test_prove import as_file, checked, decided, digits_of, margins_of, program_of, unchecked
+from tests.commands import call, done, fails_with_one
 from tests.homes import Recorder, empty_home, quickly, study_of
 from tests.specs import some_theta
 from trainer import Bank, Pair, Recipe, Seed
@@ -74,15 +73,14 @@ def test_a_net_that_is_right_on_every_problem_is_proved(exact):
     checkpoint = exact()
     result = decode_all(checkpoint.spec, checkpoint.theta_P)
     assert (result.correct, result.total, result.margin) == (45, 45, 3.0)
-    first, margin = call("prove", "net").stdout.splitlines()
+    first, margin = done("prove", "net").splitlines()
     assert first.endswith("PROVED, right on all 45 problems of the task, which this machine decoded")
     assert margin == "  smallest margin of a right answer 3 logits"
 
 
 def test_one_wrong_answer_is_a_counterexample(exact):
     exact(wrong=True)
-    result = call("prove", "net")
-    assert result.exit_code == 1
+    result = call("prove", "net", code=1)
     assert "COUNTEREXAMPLE, 44 of the 45 problems that this machine decoded are right, of 45" in result.stdout
     assert result.stdout.splitlines()[-1] == "  8 - 7 = 1, decoded 2"
     said = json.loads(call("prove", "net", "--json").stdout)
@@ -158,41 +156,34 @@ def subtracting():
 ONE = [(a, b) for a in range(10) for b in range(a + 1)]
 
 
-def refusal(proof, checkpoint):
-    with pytest.raises(SystemExit) as refused:
-        check.check(proof, checkpoint.spec.as_dict(), checkpoint.theta_P.tolist())
-    return str(refused.value)
-
-
 def decoded_margins(checkpoint):
     """Of all differences of one-digit numbers, in the exported program in float64 [B, 11]."""
     a, b = np.array(ONE).T
     x, y, _ = digits_of(a, b)
     z = (a - b)[:, None] // 10 ** np.arange(11) % 10
-    model = Program(checkpoint.spec, checkpoint.theta_P).model.double()
-    return margins_of(model, checkpoint.spec, (x, y, z))
+    return margins_of(program_of(checkpoint).model.double(), checkpoint.spec, (x, y, z))
 
 
 @pytest.mark.full
 def test_subtraction_is_decided_as_decoding_all_pairs_has_it(subtracting):
     draws, verdicts = np.random.default_rng(3), Counter()
-    for checkpoint in subtracting[:2]:
+    for checkpoint in subtracting:
         spec = checkpoint.spec
         for share in (0.0, 0.01, 0.1):
             change_P = torch.tensor(draws.normal(1, share, spec.params), dtype=torch.float32)
             changed = Checkpoint(spec, checkpoint.theta_P * change_P)
-            proof = prove(spec, changed.theta_P, ANY, digits=1)
+            proof = decided(changed, ANY, digits=1)
             verdicts[proof.verdict] += 1
             margins = decoded_margins(changed)
-            content = json.loads(proof_text(spec, changed.theta_P, proof))
+            content = as_file(changed, proof)
             if proof.verdict == PROVED:
                 assert not failures(spec, changed.theta_P, ONE)
                 assert proof.margin == pytest.approx(margins.min(), rel=1e-3)
-                assert share or check.check(content, spec.as_dict(), changed.theta_P.tolist())
+                assert share or checked(content, changed)
             else:
                 (wrong,) = proof.wrong
                 assert (wrong.a, wrong.b, wrong.answer) in failures(spec, changed.theta_P, ONE)
-                assert "another digit may win" in refusal(content, changed)
+                assert "another digit may win" in unchecked(content, changed)
     assert verdicts[PROVED] > 1 and verdicts[COUNTEREXAMPLE] > 1
 
 
@@ -214,20 +205,20 @@ def test_in_another_base_a_proof_says_what_decoding_all_pairs_does(name):
     verdicts = set()
     for n in range(4):
         checkpoint = Checkpoint(spec, bank.result(n).theta_P)
-        proof = prove(spec, checkpoint.theta_P)
+        proof = decided(checkpoint)
         decoded = decode_all(spec, checkpoint.theta_P, counts=True)
-        content = json.loads(proof_text(spec, checkpoint.theta_P, proof))
+        content = as_file(checkpoint, proof)
         if proof.verdict == COUNTEREXAMPLE:
             (wrong,) = proof.wrong
             assert (wrong.a, wrong.b, wrong.answer) in decoded.failures
-            assert refusal(content, checkpoint).startswith("NOT CHECKED")
+            assert unchecked(content, checkpoint).startswith("NOT CHECKED")
             if "addition" in OTHERS[name]:
                 with suppress(Lost):
                     found = count_wrong(spec, checkpoint.theta_P)
                     assert found.wrong <= len(decoded.failures) <= found.possible
         elif proof.verdict == PROVED:
             assert not decoded.failures and proof.margin == pytest.approx(decoded.margin, rel=1e-3)
-            assert check.check(content, spec.as_dict(), checkpoint.theta_P.tolist())
+            assert checked(content, checkpoint)
         verdicts.add(proof.verdict)
     assert PROVED in verdicts
 
@@ -260,23 +251,22 @@ def test_each_pair_is_in_one_case_of_each_digit_in_both_programs(base, columns, 
 def test_a_proof_of_subtraction_says_so_and_is_of_nothing_else(subtracting, here, capsys):
     checkpoint = next(c for c in subtracting if not failures(c.spec, c.theta_P, ONE))
     checkpoint.save(here / "minus")
-    first, margin, *_ = call("prove", "minus", "--digits", 1, "-o", "p.json").stdout.splitlines()
+    first, margin, *_ = done("prove", "minus", "--digits", 1, "-o", "p.json").splitlines()
     assert "PROVED right on all 55 (a >= b) pairs, at level any" in first and " - " in margin
     check.main("p.json", "minus")
     assert capsys.readouterr().out.startswith("CHECKED: right on all 55 pairs")
     proof = json.loads(Path("p.json").read_text())
     assert proof["claim"].endswith("of 1-digit numbers of which the second is no larger")
-    assert "claim is another one" in refusal(proof | {"claim": proof["claim"].partition(" of which")[0]}, checkpoint)
+    assert "claim is another one" in unchecked(proof | {"claim": proof["claim"].partition(" of which")[0]}, checkpoint)
     spec = {name: value for name, value in proof["spec"].items() if name != "task"}
-    assert "spec is not the checkpoint's" in refusal(proof | {"spec": spec}, checkpoint)
-    assert "the margin is of no pair" in refusal(proof | {"margin": proof["margin"] | {"pair": [1, 2]}}, checkpoint)
+    assert "spec is not the checkpoint's" in unchecked(proof | {"spec": spec}, checkpoint)
+    assert "the margin is of no pair" in unchecked(proof | {"margin": proof["margin"] | {"pair": [1, 2]}}, checkpoint)
     assert fails_with_one(2, "prove", "minus", "--record").startswith("--record is about addition in base 10")
     said = fails_with_one(2, "prove", "minus", "--count")
     assert said == "--count counts wrong sums, and this model's task is subtraction"
 
 
 def test_of_longer_numbers_they_are_refuted(subtracting):
-    checkpoint = subtracting[0]
-    proof = prove(checkpoint.spec, checkpoint.theta_P, ANY)
+    proof = decided(subtracting[0], ANY)
     (wrong,) = proof.wrong
     assert proof.verdict == COUNTEREXAMPLE and wrong.answer != wrong.a - wrong.b >= 0

@@ -53,11 +53,11 @@ def test_grokked_seeds_are_decided_once_and_recorded(proved):
 def test_tables_say_so(proved):
     folder, _, before, *_ = proved
     assert before.splitlines()[0].split()[-1] == "verified", "nobody had asked"
-    (row,) = json.loads(call("best", "sweep", "--home", folder, "--json").stdout)["front"]
+    (row,) = json.loads(done("best", "sweep", "--home", folder, "--json"))["front"]
     assert (row["proved"], row["prove_tried"], row["best_seed"]) == (1, 3, "2")
-    head, line, *_ = call("best", "sweep", "--home", folder).stdout.splitlines()
+    head, line, *_ = done("best", "sweep", "--home", folder).splitlines()
     assert head.split()[-1] == "proved" and line.endswith("  1 of 3")
-    assert call("report", "sweep", "--home", folder).exit_code == 0
+    done("report", "sweep", "--home", folder)
     page = Path("sweep.html").read_text()
     assert '">1 of 3</td><td class="number">2</td>' in page, "the proved, then the best seed"
 
@@ -77,9 +77,9 @@ def test_for_another_user_it_is_a_claim_until_he_has_decided_it(proved, tmp_path
     """Or a stranger's ledger would say what is proved."""
     folder, *_ = proved
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
-    (row,) = json.loads(call("best", "sweep", "--home", folder, "--json").stdout)["front"]
+    (row,) = json.loads(done("best", "sweep", "--home", folder, "--json"))["front"]
     assert (row["proved"], row["prove_tried"], row["proofs_claimed"], row["best_seed"]) == (0, 0, 3, "1")
-    line = call("best", "sweep", "--home", folder).stdout.splitlines()[1]
+    line = done("best", "sweep", "--home", folder).splitlines()[1]
     assert line.endswith("  3 claimed, not checked here (prove --study sweep)")
     assert "wrong on" in done("pull", "sweep", "--best", "-o", "theirs", "--home", folder)
     monkeypatch.setattr("adders.proof.file.decide_soon", lambda spec, theta_P, limit_s: None)

@@ -25,8 +25,8 @@ from adders.proof.prover import Prover, QueryProver, prove
 from adders.proof.rounding import ANY, HERE, Approx, Chain, Lost
 from model import PRESETS
 from model.verdict import COUNTEREXAMPLE, PROVED, UNDECIDED, claim_beside, is_right
-from tests import CERTIFICATES
-from tests.commands import call, fails_with_one
+from tests import CERTIFICATES, by_tier
+from tests.commands import call, fails_with_one, refusal
 from tests.outside import hyra
 from tests.specs import some_theta
 from trainer.checkpoints.checkpoint import Checkpoint
@@ -38,11 +38,35 @@ def certificate(name):
     return Checkpoint(*hyra()) if name == "outside" else Checkpoint.load(CERTIFICATES / name)
 
 
+def decided(checkpoint, *machine, **options):
+    """What is proved of a checkpoint."""
+    return prove(checkpoint.spec, checkpoint.theta_P, *machine, **options)
+
+
 @cache
 def proved(name):
     """A checkpoint, and what is proved of it for two digits."""
     checkpoint = certificate(name)
-    return checkpoint, prove(checkpoint.spec, checkpoint.theta_P, digits=2)
+    return checkpoint, decided(checkpoint, digits=2)
+
+
+def as_file(checkpoint, proof):
+    """A proof as its file has it."""
+    return json.loads(proof_text(checkpoint.spec, checkpoint.theta_P, proof))
+
+
+def checked(proof, checkpoint):
+    """In how many parts check.py checks a proof."""
+    return check.check(proof, checkpoint.spec.as_dict(), checkpoint.theta_P.tolist())
+
+
+def unchecked(proof, checkpoint):
+    """The line with which it refuses one."""
+    return refusal(SystemExit, checked, proof, checkpoint)
+
+
+def program_of(checkpoint):
+    return Program(checkpoint.spec, checkpoint.theta_P)
 
 
 def digits_of(a, b):
@@ -71,7 +95,7 @@ def margins_of(model, spec, pairs):
 
 
 def margins(checkpoint, pairs, dtype=torch.float32):
-    model = Program(checkpoint.spec, checkpoint.theta_P).model.to(dtype)
+    model = program_of(checkpoint).model.to(dtype)
     return margins_of(model, checkpoint.spec, pairs)
 
 
@@ -82,6 +106,7 @@ def scaled(checkpoint, entry, factor):
 
 
 TWO = every_pair(2)
+QUICK = "6p", "10p-qualified", "rope"
 
 
 def longer(*names):
@@ -89,9 +114,7 @@ def longer(*names):
     return [pytest.param(*name, marks=pytest.mark.full) for name in names]
 
 
-@pytest.mark.parametrize(
-    "name", ["6p", "10p-qualified", "rope", *longer(["outside"], ["100p"], ["133p"], ["456p"], ["512p"])]
-)
+@pytest.mark.parametrize("name", by_tier([*QUICK, "outside", "100p", "133p", "456p", "512p"], QUICK))
 def test_the_prover_agrees_with_decoding_all_pairs_of_two_digits(name):
     checkpoint, proof = proved(name)
     decoded = margins(checkpoint, TWO, torch.float64)
@@ -104,7 +127,7 @@ def test_the_prover_agrees_with_decoding_all_pairs_of_two_digits(name):
 
 def all_channels(checkpoint, dtype):
     """The numbers that attention writes, of all pairs of two digits, in the exported program [B, 11, R]."""
-    model = Program(checkpoint.spec, checkpoint.theta_P).model.to(dtype)
+    model = program_of(checkpoint).model.to(dtype)
     written, attention = [], model.attention
     model.attention = lambda h: written.append(attention(h)) or written[-1]
     with torch.no_grad():
@@ -170,10 +193,10 @@ def test_ranges_hold_what_follows_the_first_layer_and_its_slopes(bend):
             assert (slopes.low[0, 0, i] - 1e-7 <= slope).all() and (slope <= slopes.high[0, 0, i] + 1e-7).all()
 
 
-@pytest.mark.parametrize("name", ["14p", *longer(["100p"], ["133p"])])
+@pytest.mark.parametrize("name", by_tier(["14p", "100p", "133p"], ["14p"]))
 def test_what_is_taken_from_this_machine_are_the_bits_of_any_problem(name):
     checkpoint, machine = certificate(name), HERE
-    program = Program(checkpoint.spec, checkpoint.theta_P)
+    program = program_of(checkpoint)
     net = view(checkpoint.spec, checkpoint.theta_P, ANY)
     attention = Captured(capture(net, program), machine, program)
     attention.ask(10)
@@ -187,9 +210,9 @@ def test_what_is_taken_from_this_machine_are_the_bits_of_any_problem(name):
 
 def test_what_rounding_leaves_open_claims_proof_here():
     checkpoint = certificate("14p")
-    proof = prove(checkpoint.spec, checkpoint.theta_P)
+    proof = decided(checkpoint)
     assert (proof.verdict, proof.level) == (PROVED, "here")
-    assert '"checker": null' in proof_text(checkpoint.spec, checkpoint.theta_P, proof)
+    assert as_file(checkpoint, proof)["checker"] is None
 
 
 @pytest.mark.parametrize(("entry", "wrong"), [(0, 1.002), *longer((1, 0.98), (5, 1.02))])
@@ -206,13 +229,13 @@ def test_a_verdict_flips_where_decoding_does(entry, wrong):
     before, behind = scaled(checkpoint, entry, right - step), scaled(checkpoint, entry, wrong + step)
     assert (margins(before, TWO) > 0).all()
     assert not (margins(behind, TWO) > 0).all()
-    assert prove(before.spec, before.theta_P, digits=2).verdict == PROVED
-    between = prove(before.spec, scaled(checkpoint, entry, right).theta_P, digits=2)
+    assert decided(before, digits=2).verdict == PROVED
+    between = decided(scaled(checkpoint, entry, right), digits=2)
     assert (between.verdict, {o.reason for o in between.open}) == (UNDECIDED, {"rounding"})
-    refuted = prove(behind.spec, behind.theta_P, digits=2)
+    refuted = decided(behind, digits=2)
     assert refuted.verdict == COUNTEREXAMPLE
     (pair,) = refuted.wrong
-    assert Program(behind.spec, behind.theta_P).add(pair.a, pair.b) == pair.answer != pair.a + pair.b
+    assert program_of(behind).add(pair.a, pair.b) == pair.answer != pair.a + pair.b
 
 
 @pytest.mark.parametrize(
@@ -228,9 +251,10 @@ def test_as_many_pairs_are_wrong_as_are_counted(name, entry, factor, digits):
 
 
 def multiplied(checkpoint, factors):
-    """θ with some tensors multiplied."""
+    """A checkpoint with some tensors multiplied."""
     parts = checkpoint.spec.layout.split(checkpoint.theta_P[None])
-    return torch.cat([(t[0] * torch.tensor(factors.get(name, 1.0))).flatten() for name, t in parts.items()])
+    theta_P = torch.cat([(t[0] * torch.tensor(factors.get(name, 1.0))).flatten() for name, t in parts.items()])
+    return dataclasses.replace(checkpoint, theta_P=theta_P)
 
 
 RESIDUAL = {"arc": [2.0**66, 2.0**66, 1, 1], "spiral": [2.0**66, 1, 2.0**66, 2.0**66]} | dict.fromkeys(
@@ -249,11 +273,10 @@ RESIDUAL = {"arc": [2.0**66, 2.0**66, 1, 1], "spiral": [2.0**66, 1, 2.0**66, 2.0
 def test_a_net_whose_numbers_float32_loses_is_not_proved(factors, reason, refused):
     """In real numbers it is right, but for the second: squares overflow, no weight is known, parameters become 0."""
     checkpoint, proof = proved("100p")
-    theta_P = multiplied(checkpoint, factors)
-    lost = prove(checkpoint.spec, theta_P, ANY, digits=2)
+    other = multiplied(checkpoint, factors)
+    lost = decided(other, ANY, digits=2)
     assert {o.reason for o in lost.open} == {reason} and lost.verdict != PROVED
-    values = json.loads(proof_text(checkpoint.spec, checkpoint.theta_P, proof))
-    assert refused in refusal(values, checkpoint, theta_P)
+    assert refused in unchecked(as_file(checkpoint, proof), other)
 
 
 def test_no_case_is_left_out_where_sums_are_no_numbers():
@@ -287,8 +310,7 @@ def test_what_the_output_writes_beside_its_channels_is_bounded():
     """An entry of the output that is too small to be a channel is no zero: the MLP may multiply it by as much."""
     spec = dataclasses.replace(PRESETS["133p"], rank2_out=False)
     smaller = torch.cat([torch.ones(1, 1), torch.full((spec.width - 1, 1), 2.0**-45)])
-    theta_P = multiplied(Checkpoint(spec, spec.initial(3)), {"out": smaller.tolist()})
-    net = view(spec, theta_P, ANY)
+    net = view(spec, multiplied(Checkpoint(spec, spec.initial(3)), {"out": smaller.tolist()}).theta_P, ANY)
     attention = Attention(net, ANY)
     (query,) = attention.ask(0)
     for seen in attention.values.value[:22].reshape(-1, len(net.channels)):
@@ -297,30 +319,23 @@ def test_what_the_output_writes_beside_its_channels_is_bounded():
     assert (beside > 2.0**-50).any()
 
 
-@pytest.fixture(scope="module", params=["6p", pytest.param("100p", marks=pytest.mark.full)])
+@pytest.fixture(scope="module", params=by_tier(["6p", "100p"], ["6p"]))
 def proof_of(request):
     """A checkpoint, and its proof for two digits as a file has it."""
     checkpoint, proof = proved(request.param)
-    return checkpoint, json.loads(proof_text(checkpoint.spec, checkpoint.theta_P, proof))
-
-
-def refusal(proof, checkpoint, theta=None):
-    """The line with which check.py refuses a proof."""
-    with pytest.raises(SystemExit) as refused:
-        check.check(proof, checkpoint.spec.as_dict(), (checkpoint.theta_P if theta is None else theta).tolist())
-    return str(refused.value)
+    return checkpoint, as_file(checkpoint, proof)
 
 
 def test_the_checker_accepts_a_proof(proof_of):
     checkpoint, proof = proof_of
     assert proof["checker"] == "check.py"
-    assert check.check(proof, checkpoint.spec.as_dict(), checkpoint.theta_P.tolist()) > 200
+    assert checked(proof, checkpoint) > 200
 
 
 @pytest.mark.parametrize("proof_of", ["6p"], indirect=True)
 def test_the_checker_refuses_a_proof_of_another_net(proof_of):
     checkpoint, proof = proof_of
-    assert "the pair's margin" in refusal(proof, checkpoint, scaled(checkpoint, 0, 1.002).theta_P)
+    assert "the pair's margin" in unchecked(proof, scaled(checkpoint, 0, 1.002))
 
 
 def test_a_net_of_more_hidden_units_is_proved_and_checked():
@@ -330,13 +345,13 @@ def test_a_net_of_more_hidden_units_is_proved_and_checked():
     spec = dataclasses.replace(PRESETS["67p"], hidden=3)
     fc1 = torch.cat([tensors["fc1"], 0.5 * tensors["fc1"][:1]])
     fc2 = torch.cat([tensors["head"].T, torch.full((spec.width, 1), 0.01)], dim=1)
-    theta_P = spec.layout.join({**tensors, "fc1": fc1, "fc2": fc2})
-    proof = prove(spec, theta_P, digits=1)
+    wider = Checkpoint(spec, spec.layout.join({**tensors, "fc1": fc1, "fc2": fc2}))
+    proof = decided(wider, digits=1)
     assert proof.verdict == PROVED
-    values = json.loads(proof_text(spec, theta_P, proof))
-    assert check.check(values, spec.as_dict(), theta_P.tolist())
+    values = as_file(wider, proof)
+    assert checked(values, wider)
     louder = spec.layout.join({**tensors, "fc1": fc1, "fc2": fc2 * torch.tensor([1.0, 1.0, 1000.0])})
-    assert "the pair's margin" in refusal(values, Checkpoint(spec, louder))
+    assert "the pair's margin" in unchecked(values, Checkpoint(spec, louder))
 
 
 def test_the_command_writes_a_proof_that_the_checker_reads(here, capsys):
@@ -367,17 +382,13 @@ def test_the_command_writes_a_proof_that_the_checker_reads(here, capsys):
         ("text", folder, "text: cannot be read (JSONDecodeError: Expecting value: line 1 column 1 (char 0))"),
         ("empty", folder, "empty: no proof, or not one that is known here"),
     ):
-        with pytest.raises(SystemExit) as refused:
-            check.main(proof, checkpoint)
-        assert refused.value.code == f"NOT CHECKED: {expected}"
+        assert refusal(SystemExit, check.main, proof, checkpoint) == f"NOT CHECKED: {expected}"
 
 
 def test_a_proof_of_a_checkout_says_that_nothing_is_installed(monkeypatch):
     monkeypatch.setattr("adders.proof.file.version", Mock(side_effect=PackageNotFoundError))
     checkpoint = certificate("6p")
-    proof = prove(checkpoint.spec, checkpoint.theta_P, digits=1)
-    values = json.loads(proof_text(checkpoint.spec, checkpoint.theta_P, proof))
-    assert values["versions"]["adder-search"] == "not installed"
+    assert as_file(checkpoint, decided(checkpoint, digits=1))["versions"]["adder-search"] == "not installed"
 
 
 def test_a_counterexample_is_one_of_the_exported_program():
@@ -387,7 +398,7 @@ def test_a_counterexample_is_one_of_the_exported_program():
     values = json.loads(result.stdout)
     (wrong,) = values["wrong"]
     assert values["verdict"] == COUNTEREXAMPLE and values["params"] == 10
-    assert Program(checkpoint.spec, checkpoint.theta_P).add(wrong["a"], wrong["b"]) == wrong["answer"]
+    assert program_of(checkpoint).add(wrong["a"], wrong["b"]) == wrong["answer"]
     assert wrong["answer"] != wrong["a"] + wrong["b"]
 
 
@@ -417,7 +428,7 @@ def test_what_no_study_takes_is_refused(here):
 def test_a_verdict_that_decides_nothing_replaces_none_that_does(here, monkeypatch):
     shutil.copytree(CERTIFICATES / "7p", here / "7p")
     before, checkpoint = (here / "7p/proof.json").read_text(), certificate("7p")
-    proof = prove(checkpoint.spec, checkpoint.theta_P, digits=1)
+    proof = decided(checkpoint, digits=1)
     undecided = dataclasses.replace(proof, verdict=UNDECIDED, digits=10)
     monkeypatch.setattr("adders.proof.prover.prove", lambda *given, **options: undecided)
     monkeypatch.setattr("model.adderboard.failures", lambda *given: [])

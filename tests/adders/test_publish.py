@@ -18,8 +18,9 @@ from model import PRESETS
 from search.analysis.lineage import tree
 from search.study.ancestors import ancestors_of
 from search.study.start import InitialTheta
-from tests import CERTIFICATES
-from tests.commands import call, done, fails_with_one
+from tests import CERTIFICATES, by_tier
+from tests.adders.test_prove import certificate
+from tests.commands import done, fails_with_one
 from tests.homes import STUDY, Recorder, empty_home, quickly, recorded, study_of
 from trainer.checkpoints.checkpoint import Checkpoint
 
@@ -41,7 +42,7 @@ def hub(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("name", ["6p", pytest.param("57p", marks=pytest.mark.full)])
+@pytest.mark.parametrize("name", by_tier(["6p", "57p"], ["6p"]))
 def test_torch_alone_runs_it(name, hub):
     words = [sys.executable, "-c", ALONE, json.dumps(PAIRS)]
     said = subprocess.run(words, cwd=hub / name, capture_output=True, text=True, check=True).stdout
@@ -50,7 +51,7 @@ def test_torch_alone_runs_it(name, hub):
 
 def test_its_numbers_are_the_checkpoints_each_once(hub):
     tensors = load_file(hub / "57p/model.safetensors")
-    spec, theta_P = (loaded := Checkpoint.load(CERTIFICATES / "57p")).spec, loaded.theta_P
+    spec, theta_P = (loaded := certificate("57p")).spec, loaded.theta_P
     assert torch.equal(torch.cat([tensors[name].flatten() for name in spec.shapes()]), theta_P)
     assert load_file(hub / "6p/model.safetensors")["numbers"].shape == (6,)
     changed = json.loads((hub / "57p/config.json").read_text())
@@ -80,7 +81,7 @@ def test_its_card_says_counts_rate_lineage_verification_and_proof(hub):
 def test_a_studys_seeds_are_a_dataset(tmp_path):
     with quickly():
         home = recorded(tmp_path / "home", (1, 2), (3,), grokked=(2,))
-    assert call("publish", "--study", "sweep", "-o", tmp_path / "hub", "--home", home).exit_code == 0
+    done("publish", "--study", "sweep", "-o", tmp_path / "hub", "--home", home)
     folder = tmp_path / "hub/sweep-seeds"
     seeds = pd.read_parquet(folder / "seeds.parquet")
     assert seeds["init_seed"].tolist() == [1, 2, 3] and len(pd.read_parquet(folder / "configurations.parquet")) == 1
@@ -134,7 +135,7 @@ def test_a_rate_is_that_of_its_own_study_and_else_names_the_other(here, monkeypa
 
 def test_what_is_decided_without_a_margin_is_said(here):
     """A number too small for float32 ends a proof before it has seen a margin; a pair at random is wrong."""
-    its = Checkpoint.load(CERTIFICATES / "57p")
+    its = certificate("57p")
     its.theta_P[-1] = 1e-39
     its.save(here / "57p")
     done("publish", "57p", "-o", "hub")
@@ -143,9 +144,14 @@ def test_what_is_decided_without_a_margin_is_said(here):
     done("explain", "57p", "-o", "page.html")
 
 
+def untrained(**provenance):
+    spec = PRESETS["57p"]
+    return Checkpoint(spec, spec.initial(1), provenance=provenance)
+
+
 def test_a_verdict_of_earlier_weights_does_not_stay(here, monkeypatch):
     monkeypatch.setattr("adders.proof.file.FAMILIES", ())
-    Checkpoint(PRESETS["57p"], PRESETS["57p"].initial(1)).save(here / "57p")
+    untrained().save(here / "57p")
     (here / "hub/57p").mkdir(parents=True)
     (here / "hub/57p/proof.json").write_text("{}")
     done("publish", "57p", "-o", "hub")
@@ -175,8 +181,7 @@ STRANGE = {
 
 def lineage_of(provenance):
     """The lines of a card on a checkpoint with this provenance."""
-    checkpoint = Checkpoint(PRESETS["57p"], PRESETS["57p"].initial(1), provenance=json.loads(json.dumps(provenance)))
-    return "\n".join(map(_step_text, ancestors_of(checkpoint)))
+    return "\n".join(map(_step_text, ancestors_of(untrained(**json.loads(json.dumps(provenance))))))
 
 
 @pytest.mark.parametrize("name", STRANGE)
@@ -207,8 +212,7 @@ def test_a_strangers_lineage_in_the_ledger_is_read_as_one_in_a_checkpoint():
 
 def test_a_card_of_a_strangers_checkpoint_is_text(here, monkeypatch):
     monkeypatch.setattr("adders.proof.file.FAMILIES", ())
-    its = Checkpoint(PRESETS["57p"], PRESETS["57p"].initial(1), provenance={"lineage": [1, STEP], "study": EVIL})
-    its.save(here / "![x](y) <b>")
+    untrained(lineage=[1, STEP], study=EVIL).save(here / "![x](y) <b>")
     done("publish", "![x](y) <b>", "-o", "hub")
     (card,) = Path("hub").rglob("README.md")
     _, head, text = card.read_text().split("---\n", 2)

@@ -9,6 +9,7 @@ import math
 import random
 from fractions import Fraction
 from itertools import product as combinations
+from operator import add, mul
 
 import mpmath
 import numpy as np
@@ -124,16 +125,15 @@ def parts(computed, form, bound):
     return found if bound is None else [*found, part(computed, bound.value.ravel()[0], bound.error.ravel()[0])]
 
 
-def a_sum(draws, fuses, flushes):
-    x, y = row(draws, 2)
-    bounds = [make(float(x)) + make(float(y)) for make in (check.Form, Approx)]
-    return parts(nearest(x + y, flushes), *bounds)
+def of_two(operation):
+    """A rule of a sum or a product."""
 
+    def rule(draws, fuses, flushes):
+        x, y = row(draws, 2)
+        bounds = [operation(make(float(x)), make(float(y))) for make in (check.Form, Approx)]
+        return parts(nearest(operation(x, y), flushes), *bounds)
 
-def a_product(draws, fuses, flushes):
-    x, y = row(draws, 2)
-    bounds = [make(float(x)) * make(float(y)) for make in (check.Form, Approx)]
-    return parts(nearest(x * y, flushes), *bounds)
+    return rule
 
 
 def a_longer_sum(draws, fuses, flushes):
@@ -303,8 +303,8 @@ def wave(n):
 
 
 RULES = {
-    "a sum": a_sum,
-    "a product": a_product,
+    "a sum": of_two(add),
+    "a product": of_two(mul),
     "a longer sum": a_longer_sum,
     "a dot product": a_dot_product,
     "a scaled dot product": a_scaled_dot_product,
@@ -320,15 +320,10 @@ RULES = {
     "cosine": elementary(torch.cos, mpmath.cos, *wave(0), 5),
     "sine": elementary(torch.sin, mpmath.sin, *wave(1), 5),
 }
+PLAIN = ["a sum", "a product", "a longer sum", "a dot product"]
 SMALLER = [
-    ("a sum", check, "ROOM", 0.9),
-    ("a sum", rounding, "rounding", 0.9),
-    ("a product", check, "ROOM", 0.9),
-    ("a product", rounding, "rounding", 0.9),
-    ("a longer sum", check, "ROOM", 0.9),
-    ("a longer sum", rounding, "rounding", 0.9),
-    ("a dot product", check, "ROOM", 0.9),
-    ("a dot product", rounding, "rounding", 0.9),
+    *((name, check, "ROOM", 0.9) for name in PLAIN),
+    *((name, rounding, "rounding", 0.9) for name in PLAIN),
     ("a scaled dot product", check, "relative", 0.6),
     ("a scaled query", check, "TINY", 0.2),
     ("a norm", check, "ROOM", 0.4),

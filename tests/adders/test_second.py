@@ -12,11 +12,11 @@ import torch
 
 from adders.export import export_source
 from adders.proof import check, second
-from adders.proof.file import proof_text
 from adders.proof.program import Program, source
 from adders.proof.prover import Proof
 from tests import CERTIFICATES, by_tier
-from tests.commands import done, fails_with_one
+from tests.adders.test_prove import as_file, certificate, checked, program_of, unchecked
+from tests.commands import done, fails_with_one, refusal
 from trainer.checkpoints.checkpoint import Checkpoint
 
 LAB = CERTIFICATES.parent
@@ -30,7 +30,6 @@ NETS = {
     "rope": LAB / "2026-11-27-rope-descents/14p",
     "rope, three channels": LAB / "2026-11-24-rope/122p-seed201",
 }
-ALL = [pytest.param(name, marks=pytest.mark.full if name in ("two heads", "LayerNorm") else ()) for name in NETS]
 ERRING = by_tier(["10p-qualified", "28p-from-scratch", "17p-one-run", "77p-456p"], ["10p-qualified"])
 
 
@@ -38,7 +37,7 @@ def loaded(path):
     """A checkpoint with the bounds of its net and its exported program."""
     checkpoint = Checkpoint.load(path)
     reader = second.Reader(checkpoint.spec.as_dict(), checkpoint.theta_P.tolist())
-    return checkpoint, reader, Program(checkpoint.spec, checkpoint.theta_P)
+    return checkpoint, reader, program_of(checkpoint)
 
 
 class Submission:
@@ -57,10 +56,10 @@ def content_of(path, checkpoint):
     """The file of a proof whose margin is the recorded verdict's."""
     verdict = json.loads((path / "proof.json").read_text())
     proof = Proof("any", margin=verdict["margin"], pair=tuple(verdict["pair"]), digit=verdict["digit"])
-    return json.loads(proof_text(checkpoint.spec, checkpoint.theta_P, proof))
+    return as_file(checkpoint, proof)
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", by_tier(list(NETS), NETS.keys() - {"two heads", "LayerNorm"}))
 def test_logits_lie_in_their_bounds(name):
     """Of the worst pair and of others; and of the worst one bounds are mostly within 2 % of the gap."""
     _, reader, program = loaded(NETS[name])
@@ -76,7 +75,6 @@ def test_logits_lie_in_their_bounds(name):
 @pytest.mark.parametrize("name", NETS)
 def test_logits_of_ten_thousand_pairs_lie_in_their_bounds(name):
     _, reader, program = loaded(NETS[name])
-    second.compare(reader, Submission(program), [worst_of(NETS[name])], every=True)
     assert second.compare(reader, Submission(program), second.some_pairs(10_000)) >= 90_000
 
 
@@ -98,7 +96,7 @@ BLURRED = [
 
 
 def test_a_norms_scale_may_be_that_of_any_residual_in_the_bounds(monkeypatch):
-    spec = Checkpoint.load(CERTIFICATES / "12p-one-run").spec
+    spec = certificate("12p-one-run").spec
     reader, program = second.Reader(spec.as_dict(), BLURRED), Program(spec, torch.tensor(BLURRED))
     assert second.compare(reader, Submission(program), [(760, 770)], every=True) > 90
     monkeypatch.setattr(second, "scale_of", lambda net, last: (check.norm_scale(net, last),) * 2)
@@ -215,21 +213,17 @@ def inner(query, states, direction):
 @pytest.mark.parametrize("name", ERRING)
 def test_a_net_that_errs_is_not_checked(name):
     """Though its proof says everything right that can be recomputed of one pair."""
-    checkpoint = Checkpoint.load(CERTIFICATES / name)
-    content = content_of(CERTIFICATES / name, checkpoint)
-    with pytest.raises(SystemExit, match="another digit may win"):
-        check.check(content, checkpoint.spec.as_dict(), checkpoint.theta_P.tolist())
+    checkpoint = certificate(name)
+    assert "another digit may win" in unchecked(content_of(CERTIFICATES / name, checkpoint), checkpoint)
 
 
 def errs(checkpoint):
     """True if a pair of one digit is decoded wrongly."""
-    program = Program(checkpoint.spec, checkpoint.theta_P)
+    program = program_of(checkpoint)
     return any(program.add(a, b) != a + b for a, b in itertools.product(range(10), repeat=2))
 
 
-@pytest.mark.parametrize(
-    "name", ["split_subspace", *(pytest.param(name, marks=pytest.mark.full) for name in ("low_rank", "rope"))]
-)
+@pytest.mark.parametrize("name", by_tier(["split_subspace", "low_rank", "rope"], ["split_subspace"]))
 def test_a_nudged_net_is_checked_only_if_it_adds_right(name):
     """Nudged more and more, in one direction: what is decoded wrongly is never checked, and both happen."""
     checkpoint = Checkpoint.load(NETS[name])
@@ -353,9 +347,7 @@ def test_what_cannot_be_read_is_one_line(folder):
             Path(name).unlink()
         else:
             Path(name).write_text(content)
-        with pytest.raises(SystemExit) as refused:
-            second.main("submission.py", "proof.json", "6p", "5")
-        assert said in str(refused.value) and len(str(refused.value).splitlines()) == 1
+        assert said in refusal(SystemExit, second.main, "submission.py", "proof.json", "6p", "5")
         Path(name).write_text(whole)
     with pytest.raises(SystemExit, match="NOT READ: PAIRS must be a whole number, got some"):
         second.main("submission.py", "proof.json", "6p", "some")
@@ -394,15 +386,12 @@ def test_each_that_is_called_proved_is_checked_or_says_why_not():
 CHECKED = [line["net"] for line in table() if line["check"] == "checked" and not line["net"].startswith("published")]
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.full) for name in CHECKED]
-)
+@pytest.mark.parametrize("name", by_tier(CHECKED, QUICK))
 def test_the_certificates_are_checked(name):
     """Three by `make test`, all by `make test-full`."""
     folder = LAB / name if "/" in name else CERTIFICATES / name
     checkpoint = Checkpoint.load(folder)
-    parts = check.check(content_of(folder, checkpoint), checkpoint.spec.as_dict(), checkpoint.theta_P.tolist())
-    assert parts >= 1_838
+    assert checked(content_of(folder, checkpoint), checkpoint) >= 1_838
 
 
 def test_a_case_whose_numbers_may_be_too_large_is_split(monkeypatch):

@@ -20,8 +20,8 @@ from adders.proof.rounding import ANY, Lost, no_lost_numbers, require_finite, re
 from adders.proof.split_subspace import _turn
 from model import PRESETS
 from model.verdict import COUNTEREXAMPLE, UNDECIDED
-from tests import CERTIFICATES
-from trainer.checkpoints.checkpoint import Checkpoint
+from tests import by_tier
+from tests.adders.test_prove import certificate
 
 LEARNED = PRESETS["100p"].without("linear_correction").without("spiral").without("arc")
 """Tokens and positions are learned, so that a token's size moves the position that the norm leaves."""
@@ -55,13 +55,10 @@ SHARP = {
     "a full output, of 0": (LEARNED.without("rank1_out"), 3000.0, 1.0),
     "a vocabulary of 14": (LEARNED.without("vocabulary"), 3000.0, 1.0),
 }
-
-
 ORDINARY = ("one head", "a full output, of 0", "a vocabulary of 14")
-FORMS = [pytest.param(form, marks=() if form in ORDINARY else pytest.mark.full) for form in SHARP]
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", by_tier(list(SHARP), ORDINARY))
 def test_a_net_that_answers_0_is_refuted(form):
     """Where weights differ by more than float64 can hold, a case has a bound that is no number, and is no empty one."""
     spec, *sizes = SHARP[form]
@@ -97,7 +94,7 @@ def test_each_pair_is_in_one_case_of_each_digit():
 @pytest.fixture(scope="module")
 def asked():
     """The prover of a certificate and one of its queries."""
-    checkpoint = Checkpoint.load(CERTIFICATES / "57p")
+    checkpoint = certificate("57p")
     asked = Prover(checkpoint.spec, checkpoint.theta_P, ANY, 3, math.inf)
     return checkpoint, next(q for q in asked.queries() if q.query.k == 2)
 
@@ -124,7 +121,7 @@ def without_one(function, place):
 @pytest.mark.parametrize(("name", "place"), [("first_cases", 0), ("split_cases", 1)])
 def test_where_a_case_is_left_out_nothing_is_proved(monkeypatch, name, place):
     """Of a net that needs splitting, in any of the ways in which cases come."""
-    checkpoint = Checkpoint.load(CERTIFICATES / "133p")
+    checkpoint = certificate("133p")
     monkeypatch.setattr(prover, name, without_one(getattr(prover, name), place))
     asked = Prover(checkpoint.spec, checkpoint.theta_P, ANY, 2, math.inf)
     monkeypatch.setattr(asked, "queries", lambda: list(Prover.queries(asked))[:3])
@@ -145,7 +142,7 @@ def test_numbers_that_are_lost_are_said_to_be():
             compute(np.ones(2))
 
 
-@pytest.mark.parametrize("channels", ["rank2_out", pytest.param("rank1_out", marks=pytest.mark.full)])
+@pytest.mark.parametrize("channels", by_tier(["rank2_out", "rank1_out"], ["rank2_out"]))
 def test_pairs_that_nothing_decides_are_counted_as_possible(channels):
     """All logits are 0, and no column moves them: each pair but 0 + 0 is wrong, and none is for certain."""
     spec = LEARNED.without("rank1_out").constrained(channels, True)
@@ -159,7 +156,7 @@ def test_finishing_by_margins_takes_no_step_to_what_is_no_number(monkeypatch):
     rows, at = [(8, 9_000_000_999, 9_799_998_999), (0, 1, 2)], Margins.at
     theta_P = sharp(LEARNED)
     assert torch.equal(margin(SimpleNamespace(spec=LEARNED, cost=Cost()), theta_P).float(), theta_P)
-    checkpoint = Checkpoint.load(CERTIFICATES / "28p-from-scratch")
+    checkpoint = certificate("28p-from-scratch")
     spec, theta_P = checkpoint.spec, checkpoint.theta_P
     for is_lost in (True, False):
 
@@ -204,7 +201,7 @@ def test_a_spirals_angle_holds_its_product_fused_with_its_sum(digits):
 
 def test_a_net_that_flushed_numbers_make_wrong_is_not_checked():
     """100p with its second norm's weights at 2^-126, made good in fc1: exact, unless small numbers are flushed."""
-    checkpoint = Checkpoint.load(CERTIFICATES / "100p")
+    checkpoint = certificate("100p")
     spec = checkpoint.spec
     tensors = {name: part[0].clone() for name, part in spec.layout.split(checkpoint.theta_P[None]).items()}
     second_norm = tensors["norm"][1]

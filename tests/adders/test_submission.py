@@ -13,7 +13,7 @@ import pytest
 from adders.stranger import child
 from adders.stranger import submission as judged
 from model import adderboard
-from tests.commands import call, done, fails_with_one
+from tests.commands import call, done, fails_with_one, says
 
 pytestmark = [
     pytest.mark.usefixtures("here", "few"),
@@ -39,6 +39,10 @@ def verified(*more):
     return call("verify", FILE, "--run-code", *more)
 
 
+def refused(*more, code=1, file=FILE):
+    return fails_with_one(code, "verify", file, "--run-code", *more)
+
+
 def tried(what):
     """What a submission got when it tried something while it was loaded."""
     FILE.write_text(
@@ -55,10 +59,10 @@ def test_it_is_run_only_when_asked():
     line = fails_with_one(2, "verify", FILE)
     assert line.startswith("theirs.py: a program, not a checkpoint; nothing of it was run.") and "--run-code" in line
     assert not Path("was-run").exists()
-    assert "is for a submission, a .py file" in fails_with_one(2, "verify", "nothing.py", "--run-code")
+    assert "is for a submission, a .py file" in refused(code=2, file="nothing.py")
     Path("folder").mkdir()
-    assert "is for a submission" in fails_with_one(2, "verify", "folder", "--run-code")
-    assert "--extended is for checkpoints" in fails_with_one(2, "verify", FILE, "--run-code", "--extended")
+    assert "is for a submission" in refused(code=2, file="folder")
+    assert "--extended is for checkpoints" in refused("--extended", code=2)
 
 
 def test_answers_and_parameters_are_counted():
@@ -150,25 +154,22 @@ def test_what_it_writes_to_the_pipe_itself_is_no_number(forged):
 
 
 def test_what_ends_or_goes_on_is_bounded(monkeypatch):
-    written("os._exit(0)", before="import os")
-    ended = "theirs.py: ended after 0 of 5 additions, or wrote what is no answer"
-    assert fails_with_one(1, "verify", FILE, "--run-code") == ended
-    written("return a + b", before="import os; os._exit(0)")
-    assert fails_with_one(1, "verify", FILE, "--run-code").startswith("theirs.py: ended before it had a model")
-    written("return a + b", before="import sys; sys.exit('bye')")
-    assert fails_with_one(1, "verify", FILE, "--run-code").endswith("build_model() failed: SystemExit: bye")
-    written("return a + b", before="x = bytearray(1 << 36)")
-    assert fails_with_one(1, "verify", FILE, "--run-code").startswith("theirs.py: build_model() failed: MemoryError")
+    flood = "import os\nfor fd in range(3, 4096):\n    try:\n        while True: os.write(fd, b'x' * 9999)\n"
+    for add, before, said in (
+        ("os._exit(0)", "import os", "theirs.py: ended after 0 of 5 additions, or wrote what is no answer"),
+        ("return a + b", "import os; os._exit(0)", "theirs.py: ended before it had a model*"),
+        ("return a + b", "import sys; sys.exit('bye')", "*build_model() failed: SystemExit: bye"),
+        ("return a + b", "x = bytearray(1 << 36)", "theirs.py: build_model() failed: MemoryError*"),
+        ("return a + b", f"{flood}    except OSError: pass", "*writes more than its answers*"),
+        ("return a +", "", "*build_model() failed: SyntaxError*"),
+    ):
+        written(add, before)
+        assert says(refused(), said)
     written(
         "return a + b",
         before="import sys\nfor n in range(200): print('x' * 10**5), print('y' * 10**5, file=sys.stderr)",
     )
     assert verified().stdout.splitlines()[0].endswith("5/5 VERIFIED") and len(verified().output) < 300
-    flood = "import os\nfor fd in range(3, 4096):\n    try:\n        while True: os.write(fd, b'x' * 9999)\n"
-    written("return a + b", before=f"{flood}    except OSError: pass")
-    assert "writes more than its answers" in fails_with_one(1, "verify", FILE, "--run-code")
-    written("return a +", before="")
-    assert "build_model() failed: SyntaxError" in fails_with_one(1, "verify", FILE, "--run-code")
 
     run = judged.run_submission
     monkeypatch.setattr(judged, "run_submission", lambda path, minutes: run(path, 0.02))
@@ -178,7 +179,7 @@ def test_what_ends_or_goes_on_is_bounded(monkeypatch):
     ):
         written(add, before)
         begin = time.monotonic()
-        assert fails_with_one(1, "verify", FILE, "--run-code") == "theirs.py: 0 additions in 1 s; --minutes allows more"
+        assert refused() == "theirs.py: 0 additions in 1 s; --minutes allows more"
         assert time.monotonic() - begin < 20
     processes = subprocess.check_output(["ps", "-eo", "args"], text=True)
     assert "theirs.py" not in processes

@@ -1,4 +1,4 @@
-"""`compress` and `diagnose`, given what they cannot work on."""
+"""`diagnose`, given what it cannot work on."""
 
 import time
 
@@ -6,18 +6,10 @@ import pytest
 import torch
 
 from model import PRESETS, make_spec
-from tests.commands import call, fails_with_one
+from tests.commands import fails_with_one
 from tests.unit.test_hostile import checkpoint
 
 pytestmark = pytest.mark.usefixtures("here")
-
-
-def test_what_is_no_checkpoint_and_no_time():
-    says = "nowhere: no such checkpoint; adder-search pull STUDY writes one of a study"
-    assert fails_with_one(2, "compress", "nowhere", "-o", "x") == says
-    for number in ("nan", "inf", "1e400", "0", "x"):
-        said = call("compress", "c", "-o", "d", "--max-hours", number)
-        assert said.exit_code == 2 and "Invalid value for '--max-hours'" in said.stderr
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from search.store.study_records import DIED, KEY_COLUMNS, StudyRecords
 from search.study.start import ANY, InitialTheta
 from search.study.trial import Configuration
 from tests import homes
+from tests.commands import refusal
 from tests.leases import at_once, dead_owner
 from tests.processes import wait_until
 from tests.services import postgres
@@ -338,9 +339,8 @@ def test_a_theta_or_curve_that_is_damaged_is_a_line(damage, has_digest, records)
     if damage == "theta of another seed" and has_digest:
         return  # it is a θ
     rows = records.list_seeds()
-    with pytest.raises(Failure, match="damaged, θ of seed 1 of study study") as said:
-        records.seed(rows[0])
-    assert len(str(said.value)) < 250 and "\n" not in str(said.value)
+    line = refusal(Failure, records.seed, rows[0])
+    assert "damaged, θ of seed 1 of study study" in line and len(line) < 250
     assert records.seed(rows[1]).result.pair.seed == SEEDS[1], "the others can be read"
 
 
@@ -607,10 +607,9 @@ def test_a_database_that_gives_no_connection_is_away(records):
         records.lease.renew()
 
 
-@pytest.mark.parametrize("text", ["x", '[["wide"]]', "[[1e999, 1e999, 1, 1]]"])
-def test_a_strangers_stages_name_their_seed(records, text):
+def test_a_strangers_stages_name_their_seed(records):
     claimed(records, *SEEDS)
     with records.database.begin() as db:
-        db.execute(sa.update(ROWS).values(stages=text))
+        db.execute(sa.update(ROWS).values(stages="x"))
     with pytest.raises(Failure, match="stages of seed "):
         records.list_seeds()

@@ -49,7 +49,7 @@ def recipe_of(name, **more):
     return Recipe(**{**SMALL, **CONSTANT, **VARIANTS[name], **more})
 
 
-def state_of(theta_SP, optimiser=OPTIMISERS["adamw"]):
+def state_of(theta_SP, optimiser):
     """A bank's slots at step 0, all of them active."""
     fresh = _empty(SPEC, optimiser, len(theta_SP), "cpu")
     state = {**fresh, **optimiser.init(theta_SP), "theta": theta_SP}

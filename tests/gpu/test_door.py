@@ -1,7 +1,6 @@
 """NVIDIA's GPUs by the core's door: declared, loaded without torch, and asked only where a study wants one."""
 
 import json
-import logging
 import subprocess
 import sys
 
@@ -10,7 +9,6 @@ import pytest
 from gpu import door, driver, guard
 from search.errors import UserError
 from search.run.packing import check_resources
-from search.run.worker import Remarks
 from search.study.resources import Resources
 from tests.commands import own_environment
 from trainer.engine.accelerators import Accelerator, installed
@@ -32,10 +30,7 @@ print(json.dumps([name for name in sys.modules if name in ("torch", "numpy", "gp
 
 
 def printed(script):
-    said = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, env=own_environment(), check=True
-    )
-    return json.loads(said.stdout)
+    return json.loads(subprocess.check_output([sys.executable, "-c", script], text=True, env=own_environment()))
 
 
 def test_it_is_declared_and_has_all_that_the_door_asks_for():
@@ -52,14 +47,9 @@ def test_a_plan_needs_neither_torch_nor_the_engine():
     assert printed(PRICED) == ["gpu.door"]
 
 
-def test_a_worker_reports_what_fails_on_a_gpu():
-    remarks = Remarks()
-    logging.getLogger("trainer").addHandler(remarks)
-    try:
-        guard.log.warning("a GPU fails")
-    finally:
-        logging.getLogger("trainer").removeHandler(remarks)
-    assert remarks.take() == ["a GPU fails"]
+def test_what_fails_on_a_gpu_is_a_remark_of_the_trainer():
+    """Which a worker reports (tests/unit/test_worker.py)."""
+    assert guard.log.name.startswith("trainer.") and guard.log.propagate
 
 
 def test_more_gpus_than_there_are_is_refused():

@@ -20,7 +20,7 @@ from gpu.machine import source_of
 from gpu.schedule import schedule
 from model import PRESETS, preset
 from model.tied import Tied, constrained
-from tests import needs_compiler
+from tests import by_tier, needs_compiler
 from tests.banks import SPEC
 from tests.contract.test_optimisers import VARIANTS
 from tests.gpu.threads import ThreadedMachine
@@ -43,10 +43,6 @@ SHAPES = {
 }
 """A preset for each shape that a kernel is compiled for, and what no preset has."""
 QUICK = ("57p", "tied", "100p", "262p")
-
-
-def full_unless(*names):
-    return lambda name: name if name in names else pytest.param(name, marks=pytest.mark.full)
 
 
 def bank_of(spec, seeds=(777, 1), ties=None, **fields):
@@ -79,7 +75,7 @@ def assert_trains_alike(bank, backend, counts, starts=(0,)):
     return ours
 
 
-@pytest.mark.parametrize("name", [*map(full_unless(*QUICK), SHAPES)])
+@pytest.mark.parametrize("name", by_tier(list(SHAPES), QUICK))
 def test_every_shape_has_the_cpus_bits(name):
     bank = bank_of(SHAPES[name])
     backend = emulated(bank)

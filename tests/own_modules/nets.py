@@ -67,11 +67,6 @@ class Pair(Net):
         return super().forward(tokens), tokens
 
 
-class Narrow(Net):
-    def __init__(self):
-        super().__init__(vocabulary=5)
-
-
 class Few(Net):
     def __init__(self):
         super().__init__()

@@ -82,34 +82,32 @@ def module_of(make):
 
 
 class Block(nn.Module):
-    """Attention and an MLP, each with a norm before it."""
+    """Causal attention and an MLP, without norms."""
 
-    def __init__(self, width, heads, hidden, norm=nn.Identity, act=F.relu, causal=True):
+    def __init__(self, width, heads, hidden):
         super().__init__()
-        self.heads, self.act, self.causal = heads, act, causal
+        self.heads = heads
         self.qkv, self.out = nn.Linear(width, 3 * width, bias=False), nn.Linear(width, width, bias=False)
         self.up, self.down = nn.Linear(width, hidden), nn.Linear(hidden, width)
-        self.norm1, self.norm2 = norm(width), norm(width)
 
     def forward(self, x):
         b, t, d = x.shape
-        q, k, v = self.qkv(self.norm1(x)).view(b, t, 3, self.heads, d // self.heads).permute(2, 0, 3, 1, 4)
+        q, k, v = self.qkv(x).view(b, t, 3, self.heads, d // self.heads).permute(2, 0, 3, 1, 4)
         scores = q @ k.mT / math.sqrt(d // self.heads)
-        if self.causal:
-            scores = scores.masked_fill(torch.ones(t, t, dtype=torch.bool).triu(1), -torch.inf)
+        scores = scores.masked_fill(torch.ones(t, t, dtype=torch.bool).triu(1), -torch.inf)
         y = scores.softmax(-1) @ v
         x = x + self.out(y.transpose(1, 2).reshape(b, t, d))
-        return x + self.down(self.act(self.up(self.norm2(x))))
+        return x + self.down(F.relu(self.up(x)))
 
 
 class Gpt(nn.Module):
     """Nanda et al.'s form: learned positions, a separate unembedding. Logits at every position."""
 
-    def __init__(self, vocabulary, length, logits, width, hidden, heads=1, **block):
+    def __init__(self, vocabulary, length, logits, width, hidden, heads=1):
         super().__init__()
         self.token, self.place = nn.Embedding(vocabulary, width), nn.Parameter(torch.randn(length, width) / width**0.5)
         nn.init.normal_(self.token.weight, std=1 / math.sqrt(width))
-        self.block, self.head = Block(width, heads, hidden, **block), nn.Linear(width, logits, bias=False)
+        self.block, self.head = Block(width, heads, hidden), nn.Linear(width, logits, bias=False)
 
     def forward(self, tokens):
         return self.head(self.block(self.token(tokens) + self.place[: tokens.shape[1]]))
@@ -118,13 +116,13 @@ class Gpt(nn.Module):
 class Mlp(nn.Module):
     """Two embeddings side by side, one hidden layer. Logits [B, 1, V]."""
 
-    def __init__(self, vocabulary, width, hidden, act=F.relu):
+    def __init__(self, vocabulary, width, hidden):
         super().__init__()
-        self.token, self.act = nn.Embedding(vocabulary + 1, width), act
+        self.token = nn.Embedding(vocabulary + 1, width)
         self.up, self.down = nn.Linear(2 * width, hidden), nn.Linear(hidden, vocabulary)
 
     def forward(self, tokens):
-        return self.down(self.act(self.up(self.token(tokens[:, :2]).flatten(1))))[:, None]
+        return self.down(F.relu(self.up(self.token(tokens[:, :2]).flatten(1))))[:, None]
 
 
 GPT_SUM = Wrapped(make=lambda: Gpt(12, 32, 12, 8, 16))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.commands import refusal
 from tests.unit.test_doors import install, run
 from trainer.checkpoints.checkpoint import Checkpoint
 
@@ -36,8 +37,6 @@ def test_an_installed_module_trains_on_an_installed_task_and_its_checkpoint_name
     assert json.loads(Path("gpt/checkpoint.json").read_text())["packages"] == {"my-package": "0.3"}
 
     # without the package it says in one line what it needs
-    with pytest.raises(ValueError) as error:
-        Checkpoint.load("gpt")
-    text = str(error.value)
-    assert "my_nets:GPT: no module 'my_nets' is installed here" in text and "\n" not in text
+    text = refusal(ValueError, Checkpoint.load, "gpt")
+    assert "my_nets:GPT: no module 'my_nets' is installed here" in text
     assert text.endswith("; it needs my-package 0.3, which is not installed here")

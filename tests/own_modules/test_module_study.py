@@ -14,9 +14,9 @@ import pytest
 import search
 from model.trust import NAMED, Untrusted
 from search.errors import UserError
-from search.study.file import load_study, parse_study
+from search.study.file import parse_study
 from tests import ROOT, needs_plugins
-from tests.commands import call, done, own_environment, refused_for_its_task
+from tests.commands import call, done, own_environment, refusal, refused_for_its_task
 from tests.homes import unpictured
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.files import trusted
@@ -98,12 +98,6 @@ def test_a_search_over_the_task_is_shown_by_its_fields():
     assert "split_seed" in Path("page.html").read_text()
 
 
-@pytest.mark.parametrize("name", ["modular", "parity", "module"])
-def test_the_shipped_studies_of_tasks_are_read(name):
-    study = load_study(name)
-    assert study.name == name and study.base_spec.family == "module"
-
-
 def net(name="Net", **args):
     return {"model": {"module": f"nets.py:{name}", "args": args}}
 
@@ -135,9 +129,6 @@ WRONG = {
     "no name": ({"model": {"module": "nets.py"}}, f"model.module: must be {FORMS}, got 'nets.py'"),
     "argument": (net(hiden=3), "model: Net has no argument 'hiden'; did you mean hidden?"),
     "value": (net(hidden="x"), "model.args.hidden: must be of the kind of 24, got 'x'"),
-    "flat": ({"model": {"module": "nets.py:Net", "hidden": 3}}, "model: unknown field 'hidden' of a module; "),
-    "dropout": (net("Dropping"), "recipe: nets.py:Dropping: drop is dropout"),
-    "shape": (net("Twice"), "recipe: nets.py:Twice: it must return logits [4, 7, V] or [4, V]"),
     "vocabulary": (net(vocabulary=2), "recipe: nets.py:Net: it fails on tokens 0 to 2 [4, 7]: IndexError: index out"),
     "scale": (
         scales(small=net(hidden=3)["model"], big={"module": "gone.py:Net"}),
@@ -174,10 +165,7 @@ WRONG = {
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_use_is_one_line_that_names_it(name):
     values, expected = WRONG[name]
-    with pytest.raises(UserError) as error:
-        parse_study(json.dumps(STUDY | values), "x")
-    text = str(error.value)
-    assert f"x: {expected}" in text and text.count("\n") == 0, text
+    assert f"x: {expected}" in refusal(UserError, parse_study, json.dumps(STUDY | values), "x")
 
 
 def test_a_file_that_others_can_write_runs_with_trust_alone(monkeypatch):

@@ -18,6 +18,7 @@ from tests import needs_compiler
 from tests.arm import assert_same_there, needs_arm
 from tests.banks import assert_alone_as_in_company, assert_is_eager
 from tests.own_modules.recorded_nets import GPT_SMALL, MLP_97, NETS, PARITY, Gpt, Mlp, Wrapped
+from tests.unit.test_native import KINDS
 from trainer import MEASURES, Bank, Pair, Recipe, Seed
 from trainer.engine import kernel, native
 from trainer.engine.build import build, job_of
@@ -157,17 +158,13 @@ def slopes_on(spec, capability, folder):
     return problems.slope(some_theta(spec).numpy())
 
 
-KINDS = ["DEFAULT", "AVX2", "AVX512"]
-KINDS = KINDS[: KINDS.index(torch.backends.cpu.get_cpu_capability()) + 1]
-
-
 @pytest.mark.full
 @pytest.mark.parametrize("name", NETS)
 def test_every_kind_of_cpu_makes_the_same_bits(name, tmp_path):
     """Registers of 4, 8 and 16 lanes."""
     if len(KINDS) == 1:
         pytest.skip("this CPU is of one kind only")
-    found = [slopes_on(NETS[name], kind, tmp_path) for kind in KINDS]
+    found = [slopes_on(NETS[name], kind.upper(), tmp_path) for kind in KINDS]
     assert len({loss for loss, _ in found}) == 1
     assert all(np.array_equal(found[0][1].view(np.int32), slope.view(np.int32)) for _, slope in found)
 

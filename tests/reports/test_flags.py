@@ -56,6 +56,8 @@ def test_what_cannot_be_estimated_says_why():
 
 # One flag
 
+HALVED = {False: 0.6, True: 0.3}
+
 
 def one_flag(rates, seeds=40, each=1, **fields):
     """Configurations of one flag, model.tie_vo, and seeds that grok at its values' rates; fields: of both."""
@@ -89,7 +91,7 @@ def test_one_flag_is_answered_with_rates_and_their_ratio_on_the_same_seeds():
 
 
 def test_seeds_of_one_side_alone_are_not_paired():
-    configurations, seeds = one_flag({False: 0.6, True: 0.3})
+    configurations, seeds = one_flag(HALVED)
     apart = [replace(row, init_seed=row.init_seed + 1_000) if row.configuration == "True 0" else row for row in seeds]
     (same,), (flag,) = single_flags(configurations, seeds), single_flags(configurations, apart)
     assert flag.sides[1].against.pairs == 0 and flag.sides[1].against.ratio == same.sides[1].against.ratio
@@ -100,18 +102,18 @@ def test_seeds_of_one_side_alone_are_not_paired():
 
 def test_sides_of_several_configurations_are_pooled_and_clustered_by_seed():
     varied = {"recipe.lr": [0.001, 0.002, 0.003, 0.004, 0.005]}
-    (flag,) = single_flags(*one_flag({False: 0.6, True: 0.3}, each=5, **varied))
+    (flag,) = single_flags(*one_flag(HALVED, each=5, **varied))
     off, on = flag.sides
     assert flag.name == "tie_vo" and off.rate.n == 200 and off.rate.configurations == 5
     low, high = on.against.interval
-    (one,) = single_flags(*one_flag({False: 0.6, True: 0.3}))
+    (one,) = single_flags(*one_flag(HALVED))
     assert 0 < low < on.against.ratio < high < 1 and high - low > 0.5 * np.diff(one.sides[1].against.interval)[0]
-    (few,) = single_flags(*one_flag({False: 0.6, True: 0.3}, seeds=8, each=5, **varied))
+    (few,) = single_flags(*one_flag(HALVED, seeds=8, each=5, **varied))
     assert few.sides[1].against.interval is None and str(few.sides[1].against).startswith("×0.20 (no interval)")
 
 
 def test_one_field_of_the_recipe_or_two_listed_configurations_are_a_flag():
-    configurations, seeds = one_flag({False: 0.6, True: 0.3})
+    configurations, seeds = one_flag(HALVED)
     for row in configurations:
         row["recipe.lr"] = 0.02 if row.pop("model.tie_vo") else 0.01
     (flag,) = single_flags(configurations, seeds)
@@ -122,7 +124,7 @@ def test_one_field_of_the_recipe_or_two_listed_configurations_are_a_flag():
     configurations[0]["title"] = "\x1b[31mred"  # a file may have any text there
     assert single_flags(configurations, seeds)[0].sides[0].text == r"\x1b[31mred"
     assert single_flags(configurations[:1], seeds) == []
-    assert single_flags(*one_flag({False: 0.6, True: 0.3}, each=2, **{"model.norm": ["a", "b"]})) == []  # two: a grid
+    assert single_flags(*one_flag(HALVED, each=2, **{"model.norm": ["a", "b"]})) == []  # two: a grid
 
 
 def test_a_side_without_a_success_or_of_a_study_that_stops_at_one():
@@ -130,12 +132,12 @@ def test_a_side_without_a_success_or_of_a_study_that_stops_at_one():
     assert flag.sides[1].against.ratio is None and str(flag.sides[1].against).startswith("×– (")
     assert str(flag.sides[1].against).endswith(" to ∞), 40 seeds in both")
     assert json.loads(write_flags([flag], [], "json"))[1]["ratio_high"] is None
-    configurations, seeds = one_flag({False: 0.6, True: 0.3})
+    configurations, seeds = one_flag(HALVED)
     recorded = {"stopped": True, "grok_rate_low": 0.25, "grok_rate_high": 0.75}
     (flag,) = single_flags([row | recorded for row in configurations], seeds)
     assert flag.sides[1].against is None and flag.sides[0].rate.interval == (0.25, 0.75)
     assert "stops at a success" in write_flags([flag], [], "md")
-    twice = one_flag({False: 0.6, True: 0.3}, each=2, **{"recipe.lr": [0.1, 0.2]})
+    twice = one_flag(HALVED, each=2, **{"recipe.lr": [0.1, 0.2]})
     (flag,) = single_flags([row | recorded for row in twice[0]], twice[1])
     assert flag.sides[0].rate.interval is None
     (flag,) = single_flags(configurations, [row for row in seeds if row.configuration != "True 0"])
@@ -149,9 +151,9 @@ def test_none_is_a_value_of_a_field():
 
 def test_names_of_the_recipe_are_flags_and_its_numbers_are_none():
     two = {"recipe.optimiser": ["adamw", "lion"], "recipe.lr": [0.01, 0.02]}
-    (grid,) = flag_grids(*one_flag({False: 0.6, True: 0.3}, each=2, **two))
+    (grid,) = flag_grids(*one_flag(HALVED, each=2, **two))
     assert grid.flags == ("tie_vo", "optimiser")
-    configurations, seeds = one_flag({False: 0.6, True: 0.3}, each=2, **two)
+    configurations, seeds = one_flag(HALVED, each=2, **two)
     (flag,) = single_flags([row | {"model.tie_vo": True} for row in configurations], seeds)
     assert flag.name == "optimiser" and [side.text for side in flag.sides] == ["adamw", "lion"]
 

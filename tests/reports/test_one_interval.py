@@ -46,6 +46,14 @@ def home(tmp_path_factory):
         return unended.done()
 
 
+def metrics_of(home, study):
+    """What MLflow has of a study's first configuration."""
+    shown = Recorder(records_of(home).home, study)
+    run = shown.tracker.client.get_run(shown.tracker.run_of(shown.configuration).id)
+    shown.done()
+    return run.data.metrics
+
+
 def test_text(home, tmp_path, monkeypatch):
     monkeypatch.setattr("reports.report.image_of", lambda figure, suffix: b"SVG")  # pictures take seconds
     page = tmp_path / "report.html"
@@ -66,10 +74,7 @@ def test_data(home, tmp_path):
     (status,) = json.loads(done("status", "sweep", "--json", "--home", home))["studies"]
     done("records", "sweep", "-o", file := tmp_path / "rows.json", "--home", home)
     (recorded,) = json.loads(file.read_text())
-    study = Recorder(records_of(home).home, STUDY)
-    run = study.tracker.client.get_run(study.tracker.run_of(study.configuration).id)
-    mlflow = {name.removeprefix("final."): value for name, value in run.data.metrics.items()}
-    study.done()
+    mlflow = {name.removeprefix("final."): value for name, value in metrics_of(home, STUDY).items()}
     for row in (best, recorded, mlflow):
         assert (row["grok_rate"], row["grok_rate_low"], row["grok_rate_high"]) == pytest.approx((1 / 8, *SEARCH))
         assert (row["confirmation_low"], row["confirmation_high"]) == pytest.approx(FRESH)
@@ -100,9 +105,7 @@ def test_nothing_is_known_where_no_seed_has_ended(home, tmp_path):
     rates = ("grok_rate", "grok_rate_low", "grok_rate_high", "confirmation_rate", "confirmation_high")
     for name in (*rates, "best_exact", "grokked_per_million", "core_s_per_grokked", "median_grok_step"):
         assert row[name] != row[name], name
-    study = Recorder(records_of(home).home, study_of(name="unended"))
-    metrics = study.tracker.client.get_run(study.tracker.run_of(study.configuration).id).data.metrics
-    study.done()
+    metrics = metrics_of(home, study_of(name="unended"))
     named = {name for name in metrics if any(word in name for word in ("rate", "best", "per", "rank", "median"))}
     assert not named and metrics["final.censored"] == 4
     seeds = records("unended", home=home)

@@ -18,7 +18,7 @@ from reports.table_figure import table_figure
 from search.analysis.frames import configuration_rows, seed_rows
 from search.study.schema import Study
 from search.study.trial import Configuration
-from tests.reports.test_flags import ADDITIVE, one_flag, seeds_of
+from tests.reports.test_flags import ADDITIVE, HALVED, one_flag, seeds_of
 from tests.reports.test_table import arm, table_of, without
 from tests.unit.test_counting import rows
 
@@ -142,7 +142,7 @@ def test_a_picture_fills_its_card_and_its_words_do_not_run_into_each_other():
         curves_figure(curves, {(0, 0)}, f"study s, {LONG} seeds grokked"),
         time_figure({LONG: seeds, f"{LONG} ": seeds}),
         table_figure(table_of([arm("57p", 1, 16), arm(without("57p", "tie_qk"), 0, 16)])),
-        flags_figure(single_flags(*one_flag({False: 0.6, True: 0.3})), []),
+        flags_figure(single_flags(*one_flag(HALVED)), []),
         flags_figure([], flag_grids(*seeds_of(ADDITIVE))),
     ]
     assert sum(axis.get_visible() for axis in figures[0].axes) == len(fields) and size(png(figures[0]))[0] > 1_200

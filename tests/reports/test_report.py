@@ -207,8 +207,11 @@ def test_a_page_in_the_middle_of_a_run_knows_that_a_confirmation_is_planned():
 def test_a_study_of_one_flag_answers_it_first_and_large():
     study = study_of(space={"model.tie_vo": {"choice": [False, True]}}, sampler={"name": "grid"})
     off, on = (Configuration(*study.configuration({"model.tie_vo": value})) for value in (False, True))
-    recorded = [seed_row(off, n, *(("grokked", 30_000) if n < 6 else ("failed", 60_000))) for n in range(8)]
-    recorded += [seed_row(on, n, *(("grokked", 30_000) if n < 3 else ("failed", 60_000))) for n in range(8)]
+    recorded = [
+        seed_row(configuration, n, *(("grokked", 30_000) if n < grokked else ("failed", 60_000)))
+        for configuration, grokked in ((off, 6), (on, 3))
+        for n in range(8)
+    ]
     given = study, *frames(study, [on, off], recorded)
     page = words_of(*given)
     sides = page.partition('<div class="sides">')[2].partition("</div>\n<p")[0]

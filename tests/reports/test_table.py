@@ -23,15 +23,15 @@ OTHER = Recipe(steps=120_000, fade_start=10_000, fade_end=80_000, curriculum=((3
 FINISHING = Recipe(finish_above=0.5)
 
 
-def arm(spec, grokked=0, seeds=4, *, recipe=RECIPE, study="constraints", given_up=0, **changes):
+def arm(spec, grokked=0, seeds=4, *, recipe=RECIPE, study="constraints", **changes):
     """A row of a configuration, as search.analysis.frames has it."""
     spec = preset(spec) if isinstance(spec, str) else spec
-    configuration, rate = Configuration(spec, recipe), GrokRate(grokked, seeds, 0.1 * given_up)
+    configuration, rate = Configuration(spec, recipe), GrokRate(grokked, seeds)
     key, (low, high) = configuration.key, rate.interval
     return {
         "study": study, "configuration": key, "title": configuration.title, "experiment_id": "7",
         "run_id": f"{study}-{key}", "rung": preset_name(spec), "params": spec.params, "seeds": seeds,
-        "grokked": grokked, "given_up": given_up, "wrongly": rate.missed, "grok_rate": rate.rate,
+        "grokked": grokked, "given_up": 0, "wrongly": rate.missed, "grok_rate": rate.rate,
         "grok_rate_low": low, "grok_rate_high": high, "best_exact": 1.0 if grokked else 0.25,
         "verified": min(grokked, 3),
         **{f"model.{k}": v for k, v in spec.as_dict().items()},

@@ -19,7 +19,7 @@ from reports.table_figure import table_figure
 from reports.table_text import count, discovered, markdown, times, write_table
 from reports.verdicts import published
 from search import plugins
-from tests.commands import call, fails_with_one
+from tests.commands import done, fails_with_one
 from tests.reports.test_flags import ADDITIVE, one_flag
 from tests.reports.test_flags import seeds_of as seeds_of_grid
 from tests.reports.test_table import OTHER, arm, seeds_of, table_of, without
@@ -102,16 +102,16 @@ def test_two_presets_that_differ_in_one_constraint_are_one_pair_of_arms():
 
 
 def test_the_command_reads_files_and_writes_one(files, here):
-    assert call("table", *files).stdout == markdown(table_of(some_rows()), ui=UI)
+    assert done("table", *files) == markdown(table_of(some_rows()), ui=UI)
     for style in ("csv", "json"):
-        assert call("table", *files, "--format", style).stdout == write_table(table_of(some_rows()), style)
-    result = call("table", *files, "--format", "csv", "-o", "table.csv")
-    assert (result.exit_code, result.stdout) == (0, "table.csv: 5 constraints at 2 scales\n")
+        assert done("table", *files, "--format", style) == write_table(table_of(some_rows()), style)
+    said = done("table", *files, "--format", "csv", "-o", "table.csv")
+    assert said == "table.csv: 5 constraints at 2 scales\n"
     assert (here / "table.csv").read_bytes() == write_table(table_of(some_rows()), "csv").encode()
 
 
 def test_beside_the_paper_its_whole_table_is_shown(files):
-    text = call("table", *files, "--paper").stdout
+    text = done("table", *files, "--paper")
     grid, details = pipes(text)
     assert details[2][-4:] == ["Works", "agrees", "10", "constraints"]
     assert grid[0] == ["constraint", "170p", "74p", "67p", "57p"]
@@ -122,14 +122,14 @@ def test_beside_the_paper_its_whole_table_is_shown(files):
     agreeing = "4 agree with it, 1 contradict it, 16 are open."
     counts = f"has a verdict on 21 of 27 cells (14 of them not tried): {agreeing}"
     assert f"The 57p paper, section 4.3, {counts}\n" in text and "- 170p: nothing is compared\n" in text
-    rows = json.loads(call("table", *files, "--paper", "--format", "json").stdout)
+    rows = json.loads(done("table", *files, "--paper", "--format", "json"))
     agreements = [row["agrees"] for row in rows]
     assert [agreements.count(a) for a in ("agrees", "contradicts", "open", None)] == [4, 1, 16, 6]
 
 
 def test_shipped_records_are_read_without_a_home(here):
-    result = call("table", "--shipped", "--paper", "--format", "json")
-    rows = {(row["constraint"], row["scale"]): row for row in json.loads(result.stdout)}
+    shipped = json.loads(done("table", "--shipped", "--paper", "--format", "json"))
+    rows = {(row["constraint"], row["scale"]): row for row in shipped}
     assert published().keys() - rows.keys() == {("qk_dim=4", "170p")} and not any(here.iterdir())
     assert rows["tie_vo", "57p"]["trains"] == "yes" and rows["tie_vo", "100p"]["pairs"] >= 32
     (here / "own.csv").write_text("study,seeds\n1,2\n")
@@ -142,11 +142,11 @@ def test_of_a_search_the_flags_are_shown_against_each_other(here):
     specs = [base, tied, base.toggled("no_ffn_bias"), tied.toggled("no_ffn_bias")]
     rows = [arm(spec, i, 12, recipe=replace(OTHER, hold=i), study="s") for i, spec in enumerate(specs, 1)]
     files = write_frames(rows)
-    cells = json.loads(call("table", *files, "--format", "json").stdout)
+    cells = json.loads(done("table", *files, "--format", "json"))
     assert [({c["flag"], c["with_flag"]}, c["n"]) for c in cells] == [({"tie_vo", "no_ffn_bias"}, 12)] * 4
     assert sorted(c["grokked"] for c in cells) == [1, 2, 3, 4]
-    assert "1 of 12 (8%, " in call("table", *files).stdout
-    assert call("table", *files, "-o", "a.svg").stdout == "a.svg: 1 flag pair\n"
+    assert "1 of 12 (8%, " in done("table", *files)
+    assert done("table", *files, "-o", "a.svg") == "a.svg: 1 flag pair\n"
     assert b"<svg" in Path("a.svg").read_bytes()
 
 
@@ -167,7 +167,7 @@ def test_the_picture_of_flags_has_every_rate_of_the_text():
 
 def test_without_a_published_verdict_the_picture_says_nothing_of_the_paper(here):
     rows = [arm("57p", 1, 16), arm(without("57p", "tie_qk"), 0, 16)]
-    assert call("table", *write_frames(rows), "-o", "t.svg").stdout == "t.svg: 1 constraint at 1 scale\n"
+    assert done("table", *write_frames(rows), "-o", "t.svg") == "t.svg: 1 constraint at 1 scale\n"
     figure = table_figure(table_of(rows))
     assert not figure.axes[0].get_title("left") and "paper" not in figure.get_supxlabel()
     with_a_verdict = table_figure(table_of([arm("57p", 1, 16), arm(without("57p", "tie_vo"), 0, 16)]))
@@ -177,8 +177,7 @@ def test_without_a_published_verdict_the_picture_says_nothing_of_the_paper(here)
 
 def test_a_picture_has_the_counts_of_every_cell(files, here):
     """And the published verdict of each, and a frame where it is not so."""
-    result = call("table", *files, "--paper", "-o", "table.svg")
-    assert result.stdout == "table.svg: 7 constraints at 4 scales\n"
+    assert done("table", *files, "--paper", "-o", "table.svg") == "table.svg: 7 constraints at 4 scales\n"
     table = table_of(some_rows())
     first = image_of(table_figure(table), ".svg")
     assert first == image_of(table_figure(table), ".svg") and b"<svg" in first
@@ -188,7 +187,7 @@ def test_a_picture_has_the_counts_of_every_cell(files, here):
         assert f"{count(cell.with_it)} vs {count(cell.without)}" in texts
     assert texts.count("✓") == 9 and texts.count("✗") == 0
     assert [patch.get_edgecolor()[:3] for patch in axes.patches].count(to_rgb(INK)) == 1
-    assert call("table", *files, "-o", "table.png").exit_code == 0
+    done("table", *files, "-o", "table.png")
     assert Path("table.png").read_bytes().startswith(b"\x89PNG")
 
 

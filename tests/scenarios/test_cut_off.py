@@ -8,12 +8,10 @@ import threading
 import pytest
 
 from search.stats.metrics import MAY_BE_ZERO
-from search.store import lease as hold
-from search.store import ledger as ledger_module
 from search.store.home import Home
 from search.store.study_records import StudyRecords
 from tests.homes import drive, empty_home, forget_places, records_of, study_of, thetas
-from tests.leases import dead_owner
+from tests.leases import leave_dead
 from tests.reference import runs_of
 from tracking.projection import summary_of
 from tracking.store import KEY_TAG, OUTCOME_TAG, SEED_TAG, SHOWN_TAG, STUDY_TAG, connect
@@ -105,8 +103,7 @@ def killed(folder, late):
             driver.shown[0].drain(60, 60)  # nothing else writes while the home is copied
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hold, "RENEW_S", 60.0)
-        patch.setattr(ledger_module, "driver_name", dead_owner)
+        leave_dead(patch)
         patch.setattr(StudyRecords, "record", client.recording(StudyRecords.record))
         drive(home, STUDY, GROKKED, client, wait)
     return home, [Home(folder / str(n)) for n in range(1, client.copies + 1)]

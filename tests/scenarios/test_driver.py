@@ -1,5 +1,5 @@
 """Whole runs of a study, by the command, with everything but Ray (tests/in_process.py) and pictures: trials that
-follow one another in a worker's bank, trials that fail, runs that have enough, files that are edited or refused,
+follow one another in a worker's bank, trials that fail, runs that have enough, files that are edited,
 records on PostgreSQL. MLflow's own server and Ray nodes: tests/slow/test_cluster.py.
 """
 
@@ -14,13 +14,12 @@ from search.stats.record import ENOUGH
 from search.store.home import Home
 from tests import in_process
 from tests.commands import fails_with_one
-from tests.reference import check_whole, environment, expected, recorded, rows_of, write_study
+from tests.reference import check_whole, environment, expected, recorded, rows_of
 from tests.scenarios.studies import GRID, MIXED, SHORT, SPECS, SWEEP, UNTIL, run, run_whole
 from tests.services import postgres
 from trainer import Outcome
 from trainer.bank import bank
 from trainer.engine.build import GivenUp
-from trainer.files.cores import usable_cores
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems", "no_ray", "quick", "here")
 
@@ -131,7 +130,7 @@ def test_what_was_cut_is_trained_when_more_is_asked_for(here):
     assert recorded(here / "home", "until") == expected(SWEEP)
 
 
-# ---- files that are edited, and refused
+# ---- files that are edited
 
 
 @pytest.mark.parametrize("store", ["home/mlflow.db", "elsewhere.db"])
@@ -143,13 +142,6 @@ def test_a_finished_study_is_extended_by_editing_its_file(store, here, monkeypat
         monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{here}/{store}")
     assert "\ntoo long: curriculum 7,000: after the last step, 8\n" in run_whole(SHORT, here).stdout
     assert rows_of(here / "home", "quick")[:2] == before, "what was recorded stays as it is"
-
-
-def test_a_trial_that_fits_nowhere_is_refused(here):
-    much = usable_cores() + 62
-    file = write_study(here, SHORT | {"resources": SHORT["resources"] | {"cpu": much}})
-    line = fails_with_one(2, "run", file, "--home", "home")
-    assert f"resources.cpu: a bank asks for {much}, there are" in line
 
 
 # ---- records on a server

@@ -18,7 +18,7 @@ from search.analysis.frames import RecordSet, configuration_rows
 from search.errors import Failure
 from search.stats.metrics import MAY_BE_ZERO
 from search.store.home import Home
-from tests.commands import done, fails_with_one
+from tests.commands import done, fails_with_one, refusal
 from tests.homes import STUDY, Recorder, empty_home, forget_places, quickly, recorded, records_of, snapshot, study_of
 from tests.reference import client_of, runs_of
 from tracking.shown import CONFIGURATION_JSON
@@ -174,9 +174,8 @@ def test_a_home_that_is_run_from_another_place_is_left_as_it_is(toggled):
     home = Home("mounted")
     records_of(home).lease.acquire()
     before = home.mlflow_db.read_bytes()
-    with pytest.raises(Failure) as said:
-        connect(home)
-    assert str(said.value) == f"{home.path}: sweep is being run, with this home as {toggled.path}"
+    said = refusal(Failure, connect, home)
+    assert said == f"{home.path}: sweep is being run, with this home as {toggled.path}"
     assert home.mlflow_db.read_bytes() == before
 
 

@@ -6,13 +6,11 @@ from collections import Counter
 import pytest
 
 import search
-from search.store import lease as hold
-from search.store import ledger as ledger_module
 from search.store.home import Home
 from tests.browser import chromium, entrance_of, page_of, served, visible
 from tests.commands import done
 from tests.homes import forget_places, quickly, records_of
-from tests.leases import dead_owner
+from tests.leases import leave_dead
 from tests.processes import wait_until
 from tests.scenarios.studies import let_seed_7_grok
 from tests.scenarios.test_cut_off import facts
@@ -46,9 +44,9 @@ def shown(home):
     return found
 
 
-def reached(runs, name="seed 5"):
-    """Steps of a run's curve. runs: as shown."""
-    *_, curves = runs.get(name, ({},))
+def reached(runs):
+    """Evaluations of seed 5 in its curve. runs: as shown."""
+    *_, curves = runs.get("seed 5", ({},))
     return len(curves.get("exact", ()))
 
 
@@ -67,8 +65,7 @@ def trained(study, folder):
     with quickly(), pytest.MonkeyPatch.context() as patch:
         let_seed_7_grok(patch)
         patch.setattr(projection, "LIVE_S", 0.0)
-        patch.setattr(hold, "RENEW_S", 60.0)
-        patch.setattr(ledger_module, "driver_name", dead_owner)  # the homes' driver is gone, wherever they lie
+        leave_dead(patch)
         patch.setattr(Projection, "note_curves", note_curves)
         search.run(study, folder / "home")
     return Home(folder / "home"), [(copy, shown(copy)) for copy in homes]

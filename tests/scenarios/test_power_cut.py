@@ -4,12 +4,10 @@ was promised before the cut is there after it.
 
 import pytest
 
-from search.store import lease as hold
-from search.store import ledger as ledger_module
 from search.store.home import Home
 from tests.crashes import Disk
 from tests.homes import drive, empty_home, forget_places, study_of, thetas
-from tests.leases import dead_owner
+from tests.leases import leave_dead
 from tests.scenarios.test_cut_off import facts
 
 GROKKED = (2,)
@@ -21,8 +19,7 @@ def cut(folder):
     home = empty_home(folder / "whole")
     disk = Disk(home.path)
     with pytest.MonkeyPatch.context() as patch, disk.recording():
-        patch.setattr(hold, "RENEW_S", 60.0)
-        patch.setattr(ledger_module, "driver_name", dead_owner)
+        leave_dead(patch)
         drive(home, STUDY, GROKKED, None, lambda driver: driver.shown[0].drain(60, 60))
     return home, disk.found
 

@@ -21,7 +21,8 @@ from search.run.source import changes_of, given_study
 from search.store.home import Home
 from search.study.file import parse_study
 from tests import ROOT, by_tier
-from tests.homes import Trained, made_up, records_of
+from tests.commands import refusal
+from tests.homes import records_of
 from tests.reference import QUICK, check_whole, expected, write_study
 from trainer import Recipe
 from trainer.checkpoints.checkpoint import Checkpoint
@@ -36,14 +37,6 @@ heavy = {"torch", "ray", "mlflow", "pandas", "pydantic", "optuna"} & set(sys.mod
 from search import *
 print(json.dumps([shown, sorted(heavy), callable(run), records.__module__]))
 """
-
-
-@pytest.fixture
-def trained(monkeypatch):
-    """Workers train nothing. Returns what they did."""
-    did = Trained()
-    monkeypatch.setattr(worker, "work", lambda name, attempt, on_gpu: made_up(name, attempt, did))
-    return did
 
 
 def test_names_are_shown_without_being_imported():
@@ -129,9 +122,7 @@ def test_a_call_may_set_values_and_say_what_names_stand_for(trained):
         lambda: search.run(QUICK, "home", set="recipe.lr=1"): "set: must be a dict",
         lambda: search.run(file, "home", set={"recipe.steps": 20}): "stands for nothing here",
     }.items():
-        with pytest.raises(search.UserError) as error:
-            call()
-        assert said in str(error.value)
+        assert said in refusal(search.UserError, call)
 
 
 @pytest.mark.full

@@ -16,12 +16,12 @@ from search.study.ancestors import ancestors_of
 from search.study.file import parse_study
 from tests import CERTIFICATES
 from tests.banks import finish
-from tests.commands import call, done
+from tests.commands import call, done, refusal
 from tests.commands import says as alike
 from tests.homes import forget_places, quickly, records_of
 from tests.in_process import without_ray
 from tests.reference import client_of, rows_of, runs_of, write_study
-from tests.scenarios.studies import SHORT
+from tests.scenarios.studies import SHORT, run
 from tracking.shown import ANCESTOR_TAGS, TIED_TAG
 from tracking.store import KEY_TAG, PARENT_TAG
 from trainer import Bank, Pair, Recipe, Seed
@@ -50,10 +50,6 @@ def parent(made, here):
     """That home, here."""
     forget_places()
     client_of(shutil.copytree(made, here / "home"))  # it is where it is now
-
-
-def run(study, here, *options):
-    return done("run", write_study(here, study), *options, "--home", "home")
 
 
 def child_of(start, **changes):
@@ -117,7 +113,7 @@ def test_the_best_are_chosen_once(here, parent):
     run(PARENT | {"seeds": [1, 2, 3, 4, 5, 6, 9, 10]}, here)
     run(asked | {"seeds": [7, 8, 9]}, here)
     assert configurations("child") == before and len(rows_of(here / "home", "child")) == 6
-    assert "nothing left to train" in run(asked | {"seeds": [7, 8, 9]}, here)
+    assert "nothing left to train" in run(asked | {"seeds": [7, 8, 9]}, here).stdout
 
 
 def test_each_seed_may_go_on_from_its_own(here, parent):
@@ -182,6 +178,5 @@ def test_a_tied_model_is_spelt_by_a_checkpoint_or_a_file(here):
         ({"checkpoint": "ties.yaml"}, "model.checkpoint: ties.yaml: not a checkpoint, which has a spec"),
         ({"base": "46p", "ties": "nothing.yaml"}, "model.ties: nothing.yaml: no such file"),
     ):
-        with pytest.raises(UserError) as error:
-            parse_study(json.dumps(CHILD | recipe | {"model": model}), "x")
-        assert str(error.value) == f"x: {says}"
+        text = json.dumps(CHILD | recipe | {"model": model})
+        assert refusal(UserError, parse_study, text, "x") == f"x: {says}"

@@ -1,13 +1,10 @@
 """`ui` in a real browser: it serves, its view opens on the rates, a chart is drawn; and it ends with all of it."""
 
-import contextlib
 import os
 import signal
 import time
 from http.client import HTTPConnection
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 from mlflow import MlflowClient
@@ -15,7 +12,7 @@ from mlflow import MlflowClient
 from search.study.trial import Configuration
 from tests.browser import chromium, entrance_of, page_of, served, started, visible
 from tests.homes import Recorder, empty_home, quickly, study_of
-from tests.processes import is_healthy, wait_until
+from tests.processes import is_healthy, listening, wait_until
 from tests.second_user import as_second_user, fetch
 from tracking.views import write_views
 
@@ -80,32 +77,18 @@ def test_the_views_open_on_the_rates_and_on_drawn_charts(ui, tmp_path):
         wait_until(lambda: len(browser.find_elements("css selector", CURVES)) >= SEEDS, "curves of seeds")
 
 
-@contextlib.contextmanager
-def listening():
-    """Another server on this host: its address, and the headers of what it was asked."""
-    asked = []
-
-    class Listener(BaseHTTPRequestHandler):
-        def do_GET(self):
-            asked.append({**self.headers, "path": self.path})
-            self.send_response(200)
-            self.end_headers()
-
-        def log_message(self, *_):
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Listener) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}", asked
-        server.shutdown()
-
-
 @pytest.mark.full
 def test_what_a_strangers_note_asks_of_another_port_never_gets_there_nor_does_the_cookie(ui, folder, tmp_path):
     client = MlflowClient(f"sqlite:///{folder / 'adder-runs/mlflow.db'}")
     experiment = client.get_experiment_by_name("recipes").experiment_id
     run = client.search_runs([experiment])[0].info.run_id
-    with listening() as (other, asked), chromium(tmp_path) as browser:
+    asked = []
+
+    def hear(request):
+        asked.append({**request.headers, "path": request.path})
+        return 200
+
+    with listening(hear) as other, chromium(tmp_path) as browser:
         note = f"# Hello ![x]({other}/markdown.png) <img src='{other}/html.png' onerror='fetch(`{other}/script`)'>"
         client.set_tag(run, "mlflow.note.content", note)
         browser.get(entrance_of(ui))

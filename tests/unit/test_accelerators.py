@@ -8,7 +8,7 @@ import pytest
 
 from search.errors import UserError
 from search.run.estimate import estimate
-from search.run.packing import Capacity, check_resources, local_resources, placement_of
+from search.run.packing import check_resources, local_resources, placement_of
 from search.store.home import Home
 from search.study.file import parse_study
 from search.study.resources import Resources
@@ -59,15 +59,12 @@ def test_the_kind_that_is_here_comes_before_the_first(kinds):
     assert accelerator() is absent and device() == "cpu", "its prices are in a plan"
 
 
-@pytest.mark.parametrize(
-    ("seeds", "side_by_side", "share"),
-    [(10_000, True, 1.0), (3, True, 0.0), (3, False, 0.0)],
-)
-def test_its_price_says_whether_it_is_faster_and_how_many_seeds_it_gets(seeds, side_by_side, share, kinds):
+@pytest.mark.parametrize(("seeds", "share"), [(10_000, 1.0), (3, 0.0)])
+def test_its_price_says_whether_it_is_faster_and_how_many_seeds_it_gets(seeds, share, kinds):
     kinds(metal=metal())
     study = parse_study(MANY.replace("count: 70", f"count: {seeds}"), "test")
     node = {"CPU": 4.0, "GPU": 2.0}
-    assert placement_of(study, node, side_by_side=side_by_side)[0]["GPU"] == share
+    assert placement_of(study, node, side_by_side=True)[0]["GPU"] == share
     assert slots(study, 2, gpu=1) == min(100, -(-seeds // 2))
 
 
@@ -77,7 +74,7 @@ def test_a_price_counts_waves_and_banks():
     assert PRICE.rate(100) == 2 * PRICE.rate(100, 0.25, side_by_side=True) == 4 * PRICE.rate(100, 0.25)
 
 
-def test_a_plan_has_its_words(kinds, monkeypatch, tmp_path):
+def test_a_plan_has_its_words(kinds, tmp_path):
     kinds(metal=metal())
     plan = estimate(parse_study(MANY + "resources: {gpu: 0.5}\n", "test"), Home(tmp_path / "runs"))
     for words in ("  on a GPU        one card\n", "on the GPU, 2 banks side by side by Crowds", "of 57p on a Metal)"):
@@ -93,17 +90,14 @@ def test_without_any_the_cpu_trains_in_one_line(kinds, caplog, tmp_path):
     assert [r.getMessage() for r in caplog.records] == [f"a GPU needs {NEEDED}; training by the CPU engine"]
     assert "GPU " not in estimate(parse_study(MANY, "test"), Home(tmp_path / "runs"))
     assert check_resources(Resources()) is None is check_resources(Resources(gpu=0))
-    study = parse_study(MANY, "test")
-    assert placement_of(study, {"CPU": 4.0, "GPU": 1.0}) == ({"CPU": 1, "GPU": 0.0}, Capacity(4)), "of a cluster"
 
 
 @pytest.mark.parametrize("cluster", ["", "somewhere:6379"])
-@pytest.mark.parametrize("share", [1, 0.25])
-def test_a_study_that_asks_for_a_gpu_is_refused_where_no_package_has_one(share, cluster, kinds, monkeypatch):
+def test_a_study_that_asks_for_a_gpu_is_refused_where_no_package_has_one(cluster, kinds, monkeypatch):
     kinds()
     monkeypatch.setenv("RAY_ADDRESS", cluster)
     with pytest.raises(UserError, match=r"^resources\.gpu needs a package that trains on GPUs \(adder_search\."):
-        check_resources(Resources(gpu=share))
+        check_resources(Resources(gpu=0.25))
 
 
 def test_a_package_that_cannot_be_imported_is_left_out(monkeypatch, caplog):

@@ -26,7 +26,6 @@ FOUND = {
     [
         (FOUND, False, "ceabf"),  # the rate alone: of equals the first key, and none without a success
         (FOUND, True, "caebf"),  # the front, then that of the others
-        ({k: v for k, v in FOUND.items() if k in "bcf"}, True, "cbf"),
         (dict.fromkeys("yxz", FOUND["e"]), True, "xyz"),  # equal points are on a front together
         (dict.fromkeys("yxz", FOUND["e"]), False, "xyz"),
     ],

@@ -3,6 +3,7 @@
 import re
 from html import unescape
 from importlib import import_module
+from posixpath import join, normpath
 from urllib.parse import unquote
 
 import pytest
@@ -41,19 +42,8 @@ def test_every_link_leads_somewhere(site):
     for name, page in site.items():
         folder = name.rpartition("/")[0]
         for target, anchor in INTERNAL.findall(page):
-            place = resolved(folder, unquote(target)) if target else name
+            place = normpath(join(folder, unquote(target))) if target else name
             if place.endswith(".html") and (place not in site or (anchor and unescape(anchor) not in ids[place])):
                 broken.append((name, target, anchor))
     assert broken == []
     assert sum(len(INTERNAL.findall(page)) for page in site.values()) > 100
-
-
-def resolved(folder, target):
-    """The page that a relative address leads to."""
-    parts = [part for part in folder.split("/") if part]
-    for part in target.split("/"):
-        if part == "..":
-            parts.pop()
-        else:
-            parts.append(part)
-    return "/".join(parts)

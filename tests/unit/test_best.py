@@ -88,18 +88,12 @@ def test_a_narrow_terminal_gets_a_block_of_lines_a_configuration():
             assert f"{head.strip()} {value.strip()}" in shown
 
 
-@pytest.fixture
-def recorded(monkeypatch):
-    """What was recorded is made up."""
-    monkeypatch.setattr(frames, "records", read := Mock(return_value=FRAME))
-    return read
-
-
 READERS = {"parquet": pd.read_parquet, "csv": pd.read_csv, "json": pd.read_json}
 
 
 @pytest.mark.parametrize("suffix", READERS)
-def test_records_are_written_in_the_format_of_the_files_name(suffix, recorded):
+def test_records_are_written_in_the_format_of_the_files_name(suffix, monkeypatch):
+    monkeypatch.setattr(frames, "records", recorded := Mock(return_value=FRAME))
     result = call("records", "s", "-o", f"found.{suffix}")
     assert result.stdout == (f"found.{suffix}: 5 rows of {len(FRAME.columns)} columns, the configurations of s\n")
     recorded.assert_called_once_with("s", "configurations", home=Path("adder-runs").absolute())

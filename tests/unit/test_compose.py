@@ -2,9 +2,9 @@
 requirements/ has the hashes of what is installed.
 """
 
-import configparser
 import re
 import subprocess
+from configparser import ConfigParser
 
 import pytest
 import yaml
@@ -15,6 +15,8 @@ from tests import ROOT
 
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES = COMPOSE["services"]
+SETUP = ConfigParser()
+SETUP.read(ROOT / "setup.cfg")
 WORKERS = ["ray-worker", "ray-worker-gpu"]
 PLACED = [*WORKERS, "ray-head"]  # where a Ray task can be placed
 
@@ -121,10 +123,8 @@ def test_nothing_is_installed_without_a_hash():
 
 
 def test_what_setup_cfg_asks_for_is_in_the_file_that_installs_it():
-    setup = configparser.ConfigParser()
-    setup.read(ROOT / "setup.cfg")
-    extras = setup["options.extras_require"]
-    asked = {"core": [setup["options"]["install_requires"], extras["cluster"]]}
+    extras = SETUP["options.extras_require"]
+    asked = {"core": [SETUP["options"]["install_requires"], extras["cluster"]]}
     asked |= {extra: [extras[extra]] for extra in ("test", "audit")}
     for file, texts in asked.items():
         there = lock("core") | lock(file) | lock("torch-cpu")
@@ -134,20 +134,16 @@ def test_what_setup_cfg_asks_for_is_in_the_file_that_installs_it():
 
 
 def test_an_extra_asks_for_what_the_package_asks_for():
-    setup = configparser.ConfigParser()
-    setup.read(ROOT / "setup.cfg")
-    texts = [setup["options"]["install_requires"], *setup["options.extras_require"].values()]
-    asked: dict[str, set[str]] = {}
+    texts = [SETUP["options"]["install_requires"], *SETUP["options.extras_require"].values()]
+    asked = {}
     for requirement in map(Requirement, filter(None, "\n".join(texts).splitlines())):
         asked.setdefault(canonicalize_name(requirement.name), set()).add(str(requirement.specifier))
     assert not {name: sorted(versions) for name, versions in asked.items() if len(versions) > 1}
 
 
 def test_the_image_is_built_of_every_package_and_module():
-    setup = configparser.ConfigParser()
-    setup.read(ROOT / "setup.cfg")
-    packages = setup["options.packages.find"]["include"].replace("*", "").split(",")
-    names = [*map(str.strip, packages), f"{setup['options']['py_modules']}.py"]
+    packages = SETUP["options.packages.find"]["include"].replace("*", "").split(",")
+    names = [*map(str.strip, packages), f"{SETUP['options']['py_modules']}.py"]
     copied, let_in = ((ROOT / file).read_text() for file in ("Dockerfile", ".dockerignore"))
     sources = " ".join(re.findall(r"^COPY (?!--)(.*) \S+$", copied, re.MULTILINE)).split()
     assert set(names) <= set(sources) and {f"!{name}" for name in names} <= set(let_in.splitlines())

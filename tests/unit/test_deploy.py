@@ -78,11 +78,9 @@ def may_reach(labels):
 
 @pytest.mark.parametrize("template", PODS)
 def test_no_worker_reaches_a_database_or_the_world(template, request):
-    labels, is_head = template["metadata"]["labels"], request.node.callspec.id.endswith("head")
-    if is_head:
-        assert may_reach(labels | {"ray.io/node-type": "head"}) == {53, 443, 5000, 5432, 6443}
-    else:
-        assert may_reach(labels | {"ray.io/node-type": "worker"}) == {53}
+    kind = "head" if request.node.callspec.id.endswith("head") else "worker"
+    ports = {"head": {53, 443, 5000, 5432, 6443}, "worker": {53}}
+    assert may_reach(template["metadata"]["labels"] | {"ray.io/node-type": kind}) == ports[kind]
 
 
 def secrets_of(container):
@@ -92,20 +90,19 @@ def secrets_of(container):
 
 def test_the_cluster_keeps_the_workers_that_it_begins_with():
     """A run takes the nodes that are there, and asks for none: those that an autoscaler took away stay away."""
-    for group in described("raycluster")["spec"]["workerGroupSpecs"]:
+    for group in clusters()["raycluster"]["workerGroupSpecs"]:
         assert group["minReplicas"] == group["replicas"] <= group["maxReplicas"], group["groupName"]
 
 
 def test_no_task_runs_beside_a_secret():
     """Ray's containers have none; the driver's user is not the head's, so that it cannot be looked into."""
-    pods = templates(described("raycluster")["spec"])
+    pods, jobs = map(templates, clusters().values())
     head, driver = pods.pop("head")["spec"]["containers"]
     assert secrets_of(driver) == ["/run/secrets/adder", "RAY_AUTH_TOKEN"] and not secrets_of(head)
     assert driver["securityContext"]["runAsUser"] != head["securityContext"]["runAsUser"]
     for pod in pods.values():
         assert not any(map(secrets_of, pod["spec"]["containers"]))
-        assert pod["spec"]["automountServiceAccountToken"] is False
-    for pod in templates(described("rayjob")["spec"]["rayClusterSpec"]).values():
+    for pod in (*pods.values(), *jobs.values()):
         assert pod["spec"]["automountServiceAccountToken"] is False
 
 

@@ -9,6 +9,7 @@ from mlflow.entities import ViewType
 from search.errors import Failure
 from search.run import removal as whole
 from search.store.home import Home
+from tests import by_tier
 from tests.commands import done
 from tests.homes import drive, forget_places, quickly, records_of, study_of, thetas, two_studies
 from tracking import removal
@@ -39,10 +40,7 @@ def both(client, experiment):
     deleted(client, experiment)
 
 
-FULL = [pytest.param(change, marks=pytest.mark.full) for change in (renamed, deleted)]
-
-
-@pytest.mark.parametrize("change", [both, *FULL])
+@pytest.mark.parametrize("change", by_tier([both, renamed, deleted], [both]))
 def test_a_study_goes_on_in_its_own_experiment(change, home, caplog):
     before, client = thetas(home.path), connect(home)
     change(client, client.get_experiment_by_name("sweep").experiment_id)

@@ -15,11 +15,6 @@ superseded = Mock(side_effect=Superseded("another driver has the study"))
 
 
 @pytest.fixture
-def study():
-    return study_of()
-
-
-@pytest.fixture
 def client(home):
     return connect(home, creates=True)
 
@@ -37,11 +32,11 @@ def test_a_driver_that_is_superseded_reads_and_changes_nothing(client):
 @pytest.mark.parametrize("last", ["superseded", "holder"])
 @pytest.mark.parametrize("kind", ["configuration", "study"])
 def test_of_two_drivers_that_create_a_run_at_once_the_one_that_has_the_study_keeps_its_own(
-    kind, last, client, home, study, monkeypatch
+    kind, last, client, home, monkeypatch
 ):
     """Both have looked before either creates; the last one's run arrives when the other's is there."""
+    study, is_lost, created = study_of(), [], []
     configuration, create = Configuration(*study.listed[0]), MlflowClient.create_run
-    is_lost = []
     trackers = {
         "superseded": Tracker(client, home, study, verify=lambda: is_lost and superseded()),
         "holder": Tracker(client, home, study),
@@ -58,7 +53,6 @@ def test_of_two_drivers_that_create_a_run_at_once_the_one_that_has_the_study_kee
         is_lost.append(last == "superseded")
         return create(self, *args, **options)
 
-    created = []
     for tracker in trackers.values():
         assert not tracker.runs
     monkeypatch.setattr(MlflowClient, "create_run", late)

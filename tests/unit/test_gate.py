@@ -22,9 +22,9 @@ TOKEN = "a-token"
 PLACE = place_of(TOKEN)
 
 
-def ask(path=f"{PLACE}/", query="", headers=(), kind="http", prefix="", is_secure=False):
-    """The status and headers of an answer, and how often a browser has come in. 200: it was let through."""
-    sent, entered = [], []
+def answer_of(wrap, scope):
+    """The status and headers that an application answers with behind what `wrap` puts before it."""
+    sent = []
 
     async def app(scope, receive, send):
         headers = [(b"x-path", scope.get("path", "").encode())]
@@ -33,13 +33,20 @@ def ask(path=f"{PLACE}/", query="", headers=(), kind="http", prefix="", is_secur
     async def send(message):
         sent.append(message)
 
-    gate = TokenGate(app, TOKEN, "name", lambda: entered.append(1), prefix, is_secure)
-    gate = without_prefix(gate, prefix)
+    asyncio.run(wrap(app)(scope, None, send))
+    return sent[0].get("status"), {k.decode(): v.decode() for k, v in sent[0].get("headers", [])}
+
+
+def ask(path=f"{PLACE}/", query="", headers=(), kind="http", prefix="", is_secure=False):
+    """The status and headers of an answer, and how often a browser has come in. 200: it was let through."""
+    entered = []
+
+    def gate(app):
+        return without_prefix(TokenGate(app, TOKEN, "name", lambda: entered.append(1), prefix, is_secure), prefix)
+
     raw = [(name.encode(), value.encode("latin-1")) for name, value in headers]
     scope = {"type": kind, "path": path, "query_string": query.encode(), "headers": raw}
-    asyncio.run(gate(scope, None, send))
-    answer = {k.decode(): v.decode() for k, v in sent[0].get("headers", [])}
-    return sent[0].get("status"), answer, len(entered)
+    return *answer_of(gate, scope), len(entered)
 
 
 GOOD = [
@@ -110,18 +117,8 @@ def test_whatever_is_asked_for_the_token_leads_to_this_server(path):
 def test_every_answer_has_the_policy():
     """Scripts are MLflow's files and those of our own pages; nothing is asked of another host or port."""
     rules = page_policy([OPENING, "<script>ours()</script>"])
-
-    async def app(scope, receive, send):
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"a", b"b")]})
-
-    sent = []
-
-    async def send(message):
-        sent.append(message)
-
-    asyncio.run(ruled_by(app, rules)({"type": "http"}, None, send))
-    headers = {k.decode(): v.decode() for k, v in sent[0]["headers"]}
-    assert headers == {"a": "b", "content-security-policy": rules, "referrer-policy": "same-origin"}
+    _, headers = answer_of(lambda app: ruled_by(app, rules), {"type": "http"})
+    assert headers == {"x-path": "", "content-security-policy": rules, "referrer-policy": "same-origin"}
     parts = dict(rule.split(" ", 1) for rule in rules.split("; "))
     assert parts["default-src"] == parts["base-uri"] == parts["frame-ancestors"] == "'none'"
     assert parts["script-src"].count("'sha256-") == 2 and "unsafe" not in parts["script-src"]

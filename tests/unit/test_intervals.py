@@ -7,21 +7,23 @@ from scipy.stats import binomtest
 
 from search.stats.intervals import LEVEL, exact_high, exact_low, mid_p, power, stopped
 
-GOLDEN = {  # successes, n: the mid-P interval, Clopper and Pearson's, the one-sided 95 % bound
-    (0, 10): (0.0, 0.2588658333, 0.0, 0.308497108, 0.258865551),
-    (1, 24): (0.0020842552, 0.1888098717, 0.001054352, 0.211201683, 0.18289247),
-    (2, 48): (0.0070462227, 0.1309065819, 0.005086468, 0.142540973, 0.125414404),
-    (10, 10): (0.7411341667, 1.0, 0.691502892, 1.0, 1.0),
-    (35, 160): (0.1598191261, 0.2877793312, 0.15734677, 0.290868304, 0.279358949),
-    (4.3, 48): (0.0305695534, 0.1970801353, 0.026501361, 0.207956531, 0.188522641),
-    (0, 0): (0.0, 1.0, 0.0, 1.0, 1.0),
-}
+# Successes, n: the mid-P interval, Clopper and Pearson's, the one-sided 95 % bound.
+GOLDEN = """
+    0    10   0.0           0.2588658333  0.0          0.308497108  0.258865551
+    1    24   0.0020842552  0.1888098717  0.001054352  0.211201683  0.18289247
+    2    48   0.0070462227  0.1309065819  0.005086468  0.142540973  0.125414404
+    10   10   0.7411341667  1.0           0.691502892  1.0          1.0
+    35   160  0.1598191261  0.2877793312  0.15734677   0.290868304  0.279358949
+    4.3  48   0.0305695534  0.1970801353  0.026501361  0.207956531  0.188522641
+    0    0    0.0           1.0           0.0          1.0          1.0
+"""
 
 
-@pytest.mark.parametrize(("k", "n"), GOLDEN)
-def test_intervals_of_a_share_are_the_stored_ones(k, n):
-    bounds = (*mid_p(k, n), exact_low(k, n), exact_high(k, n), exact_high(k, n, LEVEL))
-    assert bounds == pytest.approx(GOLDEN[k, n], abs=1e-6)
+@pytest.mark.parametrize("row", GOLDEN.strip().splitlines())
+def test_intervals_of_a_share_are_the_stored_ones(row):
+    k, n, *stored = map(float, row.split())
+    bounds = [*mid_p(k, n), exact_low(k, n), exact_high(k, n), exact_high(k, n, LEVEL)]
+    assert bounds == pytest.approx(stored, abs=1e-6)
 
 
 @pytest.mark.parametrize(("share", "other", "level"), [(0.7, 0.2, 0.1), (0.5, 0.0, LEVEL), (0.1, 0.9, LEVEL / 7)])

@@ -25,7 +25,7 @@ def installed(monkeypatch):
     versions = {"torch": "2.13.0+cpu", "ray": "2.60.0", "pytest": "7.0"}
 
     def version(name):
-        if name not in versions:
+        if not versions.get(name):
             raise metadata.PackageNotFoundError(name)
         return versions[name]
 
@@ -37,7 +37,6 @@ def installed(monkeypatch):
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"torch": "2.15.0"}, "torch 2.15.0: pip install 'torch>=2.13,!=2.15.*'"),
         ({"torch": "2.15.1+cu130"}, "torch 2.15.1+cu130: pip install 'torch>=2.13,!=2.15.*'"),
         ({"ray": "2.59.1"}, "ray 2.59.1: pip install 'ray[tune]>=2.60'"),
         (
@@ -49,8 +48,6 @@ def installed(monkeypatch):
 @pytest.mark.parametrize("command", [("run", "smoke"), ("verify", "nothing"), ("status",)])
 def test_what_is_known_to_break_is_refused_at_start(command, changed, said, installed):
     installed.update(changed)
-    for name in [name for name, version in installed.items() if version is None]:
-        del installed[name]
     assert fails_with_one(1, *command) == f"adder-search does not work with {said}"
 
 
@@ -62,7 +59,7 @@ def test_what_is_not_known_to_break_is_not_refused(version, installed):
 
 def test_what_needs_no_library_is_answered_all_the_same(installed):
     installed["ray"] = "1.0"
-    assert call("studies").exit_code == 0
+    call("studies", code=0)
 
 
 def test_without_an_installation_nothing_is_known(monkeypatch):

@@ -53,8 +53,8 @@ def test_torchs_loss_is_hintons():
 # A recipe has the teacher itself
 
 
-def saved(folder, spec=WIDER, theta=THETA, **more):
-    Checkpoint(spec=spec, theta_P=torch.tensor(theta), **more).save(folder)
+def saved(folder, theta=THETA, **more):
+    Checkpoint(spec=WIDER, theta_P=torch.tensor(theta), **more).save(folder)
     return folder
 
 

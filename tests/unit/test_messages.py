@@ -5,10 +5,9 @@ import random
 import pytest
 
 from search.run.executor import DIED, Finished, Restarted
-from search.run.messages import Report, Speed
+from search.run.messages import Report
 from search.run.packing import Capacity
 from search.stats.metrics import final_metrics
-from search.stats.record import ENOUGH
 from search.store.database import STATES
 from search.store.ended_seed import EndedSeed
 from search.store.lease import Superseded
@@ -55,7 +54,7 @@ class Faulty(MadeUp):
         return events
 
 
-def check(home, executor, study=STUDY):
+def check(home, executor):
     """All is recorded as if nothing had happened, and no state is left."""
     records = records_of(home)
     rows = {row["init_seed"]: row for row in records.list_seeds()}
@@ -155,7 +154,6 @@ def test_what_is_said_of_pairs_that_a_worker_has_not_got_is_not_recorded(home):
 
 
 def test_a_driver_that_lost_its_lease_records_nothing(home):
-    study = STUDY
     executor, told = MadeUp(Capacity(1)), []
 
     def poll(timeout_s, whole=executor.poll):
@@ -170,7 +168,7 @@ def test_a_driver_that_lost_its_lease_records_nothing(home):
         return events
 
     executor.poll = poll
-    with pytest.raises(Superseded), driver_of(home, study) as driver:
+    with pytest.raises(Superseded), driver_of(home, STUDY) as driver:
         driver.run(executor)
     assert rows(home) == told[3] and {row["outcome"] for row in rows(home)} == {Outcome.RUNNING}
     assert len(told) == 4, "and no worker is told anything"
@@ -204,28 +202,6 @@ def test_a_report_is_written_whole_or_not_at_all(home, monkeypatch):
     with driver_of(home, STUDY) as driver:
         driver.run(again := MadeUp(Capacity(1)))
     check(home, again)
-
-
-# ---- enough
-
-
-UNTIL = study_of(seeds=[1, 2, 3, 4], resources={"slots": 2}, until={"grokked": 1, "max_seeds": 12})
-
-
-def test_what_nobody_needs_ends_and_what_had_not_begun_is_forgotten(home):
-    with driver_of(home, UNTIL) as driver:
-        ended = driver.run(MadeUp(Capacity(2), grokked=(1,)))
-    assert not ended.interrupted
-    outcomes = {row["init_seed"]: (row["outcome"], row["reason"]) for row in rows(home)}
-    assert outcomes.pop(1) == (Outcome.GROKKED, None)
-    assert outcomes and set(outcomes.values()) <= {(Outcome.CENSORED, ENOUGH), (Outcome.FAILED, None)}
-    assert max(outcomes) < 8
-    with driver_of(home, UNTIL) as driver:
-        assert driver.is_done
-    more = study_of(seeds=[1, 2, 3, 4], resources={"slots": 2}, until={"grokked": 2, "max_seeds": 12})
-    with driver_of(home, more) as driver:
-        driver.run(MadeUp(Capacity(2)))
-    assert [row["init_seed"] for row in rows(home)] == SEEDS and all(row.is_final for row in rows(home))
 
 
 # ---- workers that fail
@@ -292,14 +268,6 @@ def test_a_worker_that_waits_is_asked_again_or_leaves_others_its_room(is_shared,
     assert not ended.failed and len(rows(home)) == 2
     assert (left.count(1) > 2) is is_shared, "reports of the other worker alone"
     assert is_shared or driver.progress.reports > 10, "it is asked each time"
-
-
-def test_speed_and_progress_are_what_workers_say(home):
-    with driver_of(home, STUDY) as driver:
-        driver.run(MadeUp(Capacity(2)))
-        assert driver.progress.reports > 6 and driver.progress.ended == {Outcome.FAILED: len(SEEDS)}
-        assert {w.speed for w in driver.workers} <= {Speed(5.0), *(w.speed for w in driver.workers)}
-    assert TRAINED_BY.environment == records_of(home).list_seeds(environment=True)[0]["environment"]
 
 
 def test_what_mlflow_is_told_meanwhile_is_what_the_ledger_has(home, monkeypatch):

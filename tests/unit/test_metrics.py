@@ -8,35 +8,26 @@ from collections import Counter
 import pytest
 
 from search.run.prometheus import COUNTER, MEASURES, PREFIX, STUDY
-from tests import ROOT, homes
+from tests import ROOT
 from tests.commands import running
-from tests.homes import records_of
+from tests.homes import drive, records_of, study_of
 from tests.processes import wait_until
 from tests.reference import QUICK, write_study
 from tests.services import need_services, ray_cluster
 
-DASHBOARD = ROOT / "deploy/grafana" / "adder-search.json"
 EXPORTED = {f"ray_{PREFIX}{name}{'_total' if its.kind == COUNTER else ''}": its for name, its in MEASURES.items()}
 """By their names in Prometheus, with Ray's prefix and a counter's suffix."""
 SELECTED = re.compile(r"(ray_[a-z_]+)\{([^}]*)\}")
 LABEL = re.compile(r'(\w+)=~?"')
 
 
-def dashboard():
-    return json.loads(DASHBOARD.read_text())
-
-
-def expressions():
-    return [target["expr"] for panel in dashboard()["panels"] for target in panel["targets"]]
-
-
 # ---- values
 
 
 @pytest.mark.usefixtures("quick")
-def test_what_a_driver_says_is_what_its_ledger_has(tmp_path):
+def test_what_a_driver_says_is_what_its_ledger_has(home):
     """By exactly the names that are documented, at every moment of a study."""
-    home, study, said = homes.empty_home(tmp_path), homes.study_of(resources={"seeds_per_trial": 2}), []
+    study, said = study_of(resources={"seeds_per_trial": 2}), []
 
     def look(driver):
         values = driver.measures()
@@ -45,7 +36,7 @@ def test_what_a_driver_says_is_what_its_ledger_has(tmp_path):
         assert all(isinstance(values[name], dict) == bool(its.label) for name, its in MEASURES.items())
         said.append(sum(values["seeds_ended"].values()) + sum(values["seeds_open"].values()))
 
-    homes.drive(home, study, (2,), seen=look)
+    drive(home, study, (2,), seen=look)
     assert said[1:] == [4] * (len(said) - 1) and len(said) == 4, "each seed is in one state"
 
 
@@ -53,19 +44,19 @@ def test_what_a_driver_says_is_what_its_ledger_has(tmp_path):
 
 
 def test_every_expression_names_a_metric_and_its_labels():
-    used = [found for text in expressions() for found in SELECTED.findall(text)]
-    assert {name for name, _ in used} == EXPORTED.keys(), "all is drawn, and nothing else"
-    for text in expressions():
-        assert text.count("ray_") == len(SELECTED.findall(text)) > 0, text
-    for name, selector in used:
-        known = {STUDY, EXPORTED[name].label}
-        assert set(LABEL.findall(selector)) <= known and STUDY in selector, name
-    for text in expressions():
-        names = {name for name, _ in SELECTED.findall(text)}
-        for label in re.findall(r"by \((\w+)\)", text):
-            assert all(label in (STUDY, EXPORTED[name].label) for name in names), text
+    panels = json.loads((ROOT / "deploy/grafana/adder-search.json").read_text())["panels"]
+    drawn = set()
+    for text in [target["expr"] for panel in panels for target in panel["targets"]]:
+        used = SELECTED.findall(text)
+        assert text.count("ray_") == len(used) > 0, text
+        for name, selector in used:
+            labels = {STUDY, EXPORTED[name].label}
+            assert set(LABEL.findall(selector)) <= labels and STUDY in selector, name
+            assert set(re.findall(r"by \((\w+)\)", text)) <= labels, text
+            drawn.add(name)
         for name in re.findall(r"rate\((\w+)", text):
             assert EXPORTED[name].kind == COUNTER, text
+    assert drawn == EXPORTED.keys(), "all is drawn, and nothing else"
 
 
 # ---- by real Ray

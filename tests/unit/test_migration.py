@@ -1,5 +1,6 @@
-"""A stored home (tests/golden/data/home.txz) is read and gone on with. The database under the ledger: other
-schemas, servers, and what is away.
+"""A stored home (tests/golden/data/home.txz) has the tables of today, and stored searches are planned on; how homes
+are gone on with: tests/scenarios/test_recorded_home.py. The database under the ledger: other schemas, servers, and what
+is away.
 """
 
 import json
@@ -24,23 +25,14 @@ from search.store.home import Home
 from search.store.ledger import Ledger
 from search.study.file import recorded_study
 from tests import needs_plugins
-from tests.commands import call, fails_with_one
-from tests.homes import Recorder, drive, records_of, snapshot, study_of, work_of
+from tests.commands import done, fails_with_one
+from tests.homes import Recorder, records_of, snapshot, study_of, work_of
 from tests.planners import taken
 from tests.processes import LOOPBACK
 from tests.services import postgres
-from trainer import Outcome
 
 STORED = Path(__file__).parents[1] / "golden" / "data" / "home.txz"
 SEARCHES = STORED.with_name("searches.sql.xz")
-
-
-@pytest.fixture
-def stored(tmp_path):
-    """The home, unpacked."""
-    with tarfile.open(STORED) as archive:
-        archive.extractall(tmp_path / "stored", filter="data")
-    return Home(tmp_path / "stored")
 
 
 def tables(engine):
@@ -52,22 +44,11 @@ def tables(engine):
     }
 
 
-def outcomes(home):
-    return {row["init_seed"]: row["outcome"] for row in records_of(home).list_seeds()}
-
-
-def test_a_stored_home_has_the_tables_of_a_new_one(stored, home):
+def test_a_stored_home_has_the_tables_of_a_new_one(home):
     """Only columns of `SeedRecord` are added to a home by themselves; another table needs another schema."""
-    assert tables(Database(stored).engine) == tables(Database(home).engine)
-
-
-@pytest.mark.usefixtures("quick")
-def test_a_stored_home_is_read_and_its_study_goes_on(stored):
-    assert outcomes(stored) == {
-        1: Outcome.FAILED, 2: Outcome.GROKKED, 3: Outcome.CENSORED, 4: Outcome.CENSORED
-    }  # fmt: skip
-    drive(stored, study_of(), grokked=(3,))
-    assert [outcomes(stored)[n] for n in (3, 4)] == [Outcome.GROKKED, Outcome.FAILED]
+    with tarfile.open(STORED) as archive:
+        archive.extractall(home.path / "stored", filter="data")
+    assert tables(Database(Home(home.path / "stored")).engine) == tables(Database(home).engine)
 
 
 @needs_plugins
@@ -76,8 +57,7 @@ def test_a_stored_search_is_planned_on(name, home):
     """A ledger of two interrupted searches, of 2026-11-24 and 2026-11-26."""
     with closing(sqlite3.connect(home.ledger_db)) as db, lzma.open(SEARCHES, "rt") as dump:
         db.executescript(dump.read())
-    shown = call("run", name, "--dry-run", "--home", home.path)
-    assert shown.exit_code == 0 and "; 4 recorded, 4 to train" in shown.output, shown.output
+    assert "; 4 recorded, 4 to train" in done("run", name, "--dry-run", "--home", home.path)
     records = records_of(home, name)
     study = recorded_study(json.dumps(records.get_study()["definition"]), name)
     known = records.list_configurations().keys()

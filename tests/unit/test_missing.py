@@ -12,17 +12,16 @@ import pytest
 from tests.commands import call, fails_with_one
 from tests.homes import STUDY, two_studies
 
-OF_CURVES = (
+COMMANDS = (
     ("pull", "sweep", "-o", "best"),
     ("records", "sweep", "--of", "curves", "-o", "curves.csv"),
     pytest.param(("report", "sweep", "-o", "page.html"), marks=pytest.mark.full),
-)
-OF_ROWS = (
     ("records", "sweep", "--of", "seeds", "-o", "seeds.csv"),
     ("status", "sweep"),
     ("best",),
     pytest.param(("table", "sweep"), marks=pytest.mark.full),
 )
+"""The first three need curves or θ, the others rows alone."""
 LOST = "is missing; is its disk mounted"
 
 
@@ -49,7 +48,7 @@ def taken_away(path):
         aside.rename(path)
 
 
-@pytest.mark.parametrize("words", [*OF_CURVES, *OF_ROWS])
+@pytest.mark.parametrize("words", COMMANDS)
 def test_what_is_recorded_needs_no_mlflow(words, home, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{home}/other.db")
     with taken_away(home / "mlflow.db"), taken_away(home / "artifacts"):
@@ -57,7 +56,7 @@ def test_what_is_recorded_needs_no_mlflow(words, home, monkeypatch):
     assert not (home / "other.db").exists()
 
 
-@pytest.mark.parametrize("words", [*OF_CURVES, *OF_ROWS])
+@pytest.mark.parametrize("words", COMMANDS)
 def test_no_ledger_is_made_where_one_was(words, home):
     with taken_away(home / "records.db"):
         result = call(*words, "--home", "runs")
@@ -98,7 +97,7 @@ def read_only(folder):
             subprocess.run(["umount", "-l", folder], check=True)
 
 
-@pytest.mark.parametrize("words", [*OF_CURVES, *OF_ROWS])
+@pytest.mark.parametrize("words", COMMANDS)
 def test_a_home_that_cannot_be_written_is_read_where_it_was_taken_to(words, home):
     home.rename(moved := home.with_name("moved"))
     try:

@@ -2,9 +2,7 @@
 
 import json
 import logging
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from unittest.mock import MagicMock
 
 import pytest
@@ -15,6 +13,7 @@ from search.run.entry import open_study, train
 from search.run.notify import telling
 from search.run.packing import Capacity
 from tests.homes import MadeUp, driver_of, empty_home, study_of
+from tests.processes import listening
 
 
 def lines(path):
@@ -34,20 +33,13 @@ def server():
     """A webhook: what it was posted, and the status that it answers with."""
     posted, status = [], [200]
 
-    class Hook(BaseHTTPRequestHandler):
-        def do_POST(self):
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            posted.append((self.headers["Content-Type"], json.loads(body)))
-            self.send_response(status[0])
-            self.end_headers()
+    def answer(request):
+        body = request.rfile.read(int(request.headers["Content-Length"]))
+        posted.append((request.headers["Content-Type"], json.loads(body)))
+        return status[0]
 
-        def log_message(self, *_):
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Hook) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/hook?token=hidden", posted, status
-        server.shutdown()
+    with listening(answer) as address:
+        yield f"{address}/hook?token=hidden", posted, status
 
 
 def test_a_webhook_gets_json_and_its_address_is_in_no_message(server, caplog):
@@ -64,14 +56,14 @@ def test_a_webhook_gets_json_and_its_address_is_in_no_message(server, caplog):
 
 @pytest.mark.parametrize(
     ("command", "says"),
-    [
-        ("echo first >&2; echo no such room >&2; exit 3", "--notify: ended with 3: no such room"),
-        ("no-such-command-here", "--notify: ended with 127"),
-        ("sleep 60 & sleep 60", "--notify: has not ended in 0 s, and was killed"),
-        ("http://127.0.0.1:1/", "--notify: the webhook did not take it: [Errno 111] Connection refused"),
-        ("http://", "--notify: "),
-        ("true; exec <&-; true", ""),
-    ],
+    {
+        "echo first >&2; echo no such room >&2; exit 3": "--notify: ended with 3: no such room",
+        "no-such-command-here": "--notify: ended with 127",
+        "sleep 60 & sleep 60": "--notify: has not ended in 0 s, and was killed",
+        "http://127.0.0.1:1/": "--notify: the webhook did not take it: [Errno 111] Connection refused",
+        "http://": "--notify: ",
+        "true; exec <&-; true": "",
+    }.items(),
 )
 def test_what_fails_or_hangs_is_one_line_and_takes_no_longer_than_it_may(command, says, monkeypatch, caplog):
     monkeypatch.setattr(notify, "LONGEST_S", 0.4)
@@ -85,15 +77,13 @@ def test_what_fails_or_hangs_is_one_line_and_takes_no_longer_than_it_may(command
 
 @pytest.mark.parametrize("grokked", [(), (2, 3)])
 def test_the_first_seed_that_groks_is_told_once(tmp_path, grokked):
+    """Also when the study goes on with more seeds."""
     told = []
-    with driver_of(empty_home(tmp_path), study_of()) as driver:
-        driver.tell = lambda **event: told.append(event)
-        driver.run(MadeUp(Capacity(), grokked))
-    assert told == ([{"event": "first seed grokked", "study": "sweep"}] if grokked else [])
-    with driver_of(empty_home(tmp_path), study_of(seeds={"first": 1, "count": 6})) as driver:  # which goes on
-        driver.tell = lambda **event: told.append(event)
-        driver.run(MadeUp(Capacity(), (*grokked, 5)))
-    assert len(told) == 1, "it has grokked before, or now"
+    for count, lucky in ((4, grokked), (6, (*grokked, 5))):
+        with driver_of(empty_home(tmp_path), study_of(seeds={"first": 1, "count": count})) as driver:
+            driver.tell = lambda **event: told.append(event)
+            driver.run(MadeUp(Capacity(), lucky))
+        assert told == [{"event": "first seed grokked", "study": "sweep"}] * bool(lucky)
 
 
 @pytest.mark.usefixtures("quick")

@@ -16,7 +16,7 @@ from trainer.step.schedule import hyper_of
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems")
 P, STEPS = SPEC.params, 12
-LOOSE = {**CONSTANT, "clip": 1e9}
+LOOSE = {**CONSTANT, "clip": 1e9, "lr": 0.03, "weight_decay": 0.3, "beta1": 0.8, "beta2": 0.95}
 
 
 def numbers(recipe):
@@ -33,21 +33,21 @@ def gradients(count=STEPS):
     return torch.randn(count, P, generator=draw, dtype=torch.float64) * sizes
 
 
-def ours(recipe, grads=None, **more):
+def ours(recipe):
     """θ [P] after each step, and the last state."""
-    optimiser, hyper = optimiser_of(recipe), numbers(recipe) | more
+    optimiser, hyper = optimiser_of(recipe), numbers(recipe)
     state, path = state_of(initial(1).double(), optimiser), []
-    for grad_P in gradients() if grads is None else grads:
+    for grad_P in gradients():
         state = step.apply_update(optimiser, state, hyper, grad_P[None])
         path.append(state["theta"][0])
     return torch.stack(path), state
 
 
-def theirs(make, grads=None, before=lambda parameter, n: None, after=lambda parameter, n: None):
+def theirs(make, before=lambda parameter, n: None, after=lambda parameter, n: None):
     """θ [P] after each step of an optimiser of torch."""
     parameter = torch.nn.Parameter(initial(1)[0].double())
-    optimiser, path = make(parameter), []
-    for n, grad_P in enumerate(gradients() if grads is None else grads):
+    optimiser, path = make([parameter]), []
+    for n, grad_P in enumerate(gradients()):
         parameter.grad = grad_P.clone()
         before(parameter, n)
         optimiser.step()
@@ -61,19 +61,12 @@ def same(found, expected):
     assert (found[-1] - initial(1)[0]).abs().max() > 1e-2, "it must have moved"
 
 
-ADAMW = {"lr": 0.03, "weight_decay": 0.3, "beta1": 0.8, "beta2": 0.95}
-
-
-MOMENTS = {"betas": (0.8, 0.95), "eps": 1e-8}
+MOMENTS = {"lr": 0.03, "weight_decay": 0.3, "betas": (0.8, 0.95), "eps": 1e-8}
 TORCHS = {  # of parameters, or of groups of them that have rates of their own
-    "adamw": lambda of: torch.optim.AdamW(of, lr=0.03, weight_decay=0.3, **MOMENTS),
-    "adam": lambda of: torch.optim.Adam(of, lr=0.03, weight_decay=0.3, **MOMENTS),
+    "adamw": lambda of: torch.optim.AdamW(of, **MOMENTS),
+    "adam": lambda of: torch.optim.Adam(of, **MOMENTS),
     "sgd": lambda of: torch.optim.SGD(of, lr=0.03, weight_decay=0.3, momentum=0.8, nesterov=True),
 }
-
-
-def adamw(parameter):
-    return TORCHS["adamw"]([parameter])
 
 
 # Optimisers
@@ -81,13 +74,13 @@ def adamw(parameter):
 
 @pytest.mark.parametrize("name", TORCHS)
 def test_it_is_torchs(name):
-    recipe = Recipe(**{**LOOSE, **ADAMW}, optimiser=name)
-    same(ours(recipe)[0], theirs(lambda parameter: TORCHS[name]([parameter])))
+    recipe = Recipe(**LOOSE, optimiser=name)
+    same(ours(recipe)[0], theirs(TORCHS[name]))
 
 
 def test_lion_is_its_papers_program():
     """Chen et al. 2023, program 1."""
-    recipe = Recipe(**LOOSE, optimiser="lion", lr=0.03, weight_decay=0.3, beta1=0.8, beta2=0.95)
+    recipe = Recipe(**LOOSE, optimiser="lion")
     w, m, path = initial(1)[0].double().numpy(), np.zeros(P), []
     for g in gradients().numpy():
         update = np.sign(0.8 * m + 0.2 * g) + 0.3 * w
@@ -100,13 +93,13 @@ def test_lion_is_its_papers_program():
 
 
 def test_sam_takes_the_gradient_where_the_papers_algorithm_does():
-    recipe = Recipe(**{**CONSTANT, **ADAMW}, sam_rho=0.3, clip=1e9)
+    recipe = Recipe(**LOOSE, sam_rho=0.3)
     optimiser, hyper = optimiser_of(recipe), numbers(recipe)
     state = state_of(initial(1).double() + 0.1, optimiser)
     one = torch.ones(1, dtype=torch.int64)
     tokens = step.tokens_of(SPEC, *step.sample(3 * one, 3 * one, 10 * one, torch.zeros(1), 16))
     parameter = torch.nn.Parameter(state["theta"][0].clone())
-    inner = adamw(parameter)
+    inner = TORCHS["adamw"]([parameter])
     for _ in range(5):
         state, loss = step.train_step(SPEC, optimiser, state, hyper, tokens)
         start = parameter.detach().clone()
@@ -124,7 +117,7 @@ def test_sam_takes_the_gradient_where_the_papers_algorithm_does():
 
 def test_grokfast_is_its_papers_filter_before_clipping(end=8):
     """The authors' gradfilter_ema, whose mean begins with the first gradient that it sees."""
-    recipe = Recipe(**{**CONSTANT, **ADAMW}, clip=0.5, grokfast_lambda=2.0, grokfast_alpha=0.7, grokfast_end=end)
+    recipe = Recipe(**LOOSE | {"clip": 0.5}, grokfast_lambda=2.0, grokfast_alpha=0.7, grokfast_end=end)
     mean = None
 
     def before(parameter, n):
@@ -136,11 +129,11 @@ def test_grokfast_is_its_papers_filter_before_clipping(end=8):
         norm = float(parameter.grad.norm())
         parameter.grad *= min(1.0, 0.5 / (norm + 1e-6))
 
-    same(ours(recipe)[0], theirs(adamw, before=before))
+    same(ours(recipe)[0], theirs(TORCHS["adamw"], before=before))
 
 
 def test_the_moving_mean_is_torchs():
-    recipe = Recipe(**{**LOOSE, **ADAMW}, ema_decay=0.9)
+    recipe = Recipe(**LOOSE, ema_decay=0.9)
     holder = torch.nn.ParameterList([torch.nn.Parameter(initial(1)[0].double())])
     mean = AveragedModel(holder, multi_avg_fn=get_ema_multi_avg_fn(0.9))
     mean.update_parameters(holder)  # the first update copies
@@ -149,7 +142,7 @@ def test_the_moving_mean_is_torchs():
         holder[0].data.copy_(parameter.data)
         mean.update_parameters(holder)
 
-    expected = theirs(adamw, after=after)
+    expected = theirs(TORCHS["adamw"], after=after)
     found, state = ours(recipe)
     same(found, expected)
     torch.testing.assert_close(state["average"][0], mean.module[0].data, rtol=1e-9, atol=1e-9)

@@ -102,7 +102,6 @@ ENDS = [  # rules, exact match, token accuracy, if the seed is spared; outcome, 
     ([TWICE], ZERO, [0.6, 0.6, 0.6, 0.9, 0.5, 0.5], False, (Outcome.FAILED, 30, None)),
     ([HALFWAY], ZERO, [0.5, 0.5, 0.6, 0.5, 0.5, 0.5], False, (Outcome.FAILED, 30, None)),  # once is enough
     ([HALFWAY], [0.1, 0.0, 0.0, 0.0, 0.0, 0.0], 0.5, False, (Outcome.FAILED, 30, None)),
-    ([HALFWAY], [0.0, 0.0, 0.0, 0.0, 0.0, 1.0], 0.7, False, (Outcome.GROKKED, 30, None)),
     ([HALFWAY], ZERO, 0.5, True, (Outcome.FAILED, 30, 15)),
     ([HALFWAY], [0.0, 0.0, 0.0, 0.0, 1.0, 1.0], 0.5, True, (Outcome.GROKKED, 30, 15)),  # it would have been lost
     ([TOKEN], ZERO, 0.34, False, (Outcome.SCREENED, 15, AT_15)),
@@ -154,20 +153,19 @@ def test_a_probe_keeps_a_seed_as_it_reads_at_that_evaluation(monkeypatch):
 # What evaluations change of the training
 
 
+def factors(name, exact, token, **recipe):
+    """A factor in a bank's state after each evaluation."""
+    ends = range(1, len(exact) + 1)
+    return [float(scripted(exact[:end], token[:end], **recipe)[0].state[name][0]) for end in ends]
+
+
 def test_adaptive_decay_drops_at_both_thresholds_and_never_rises():
     exact = [0.5, 0.0, 0.02, 0.03, 0.0, 0.3, 0.0]
     token = [0.6, 0.9, 0.90, 0.90, 0.9, 0.9, 0.9]
-    scales = []
-    for end in range(1, len(exact) + 1):
-        bank, _ = scripted(exact[:end], token=token[:end], wd_drop=0.25)
-        scales.append(float(bank.state["wd_scale"][0]))
-    assert scales == [1.0, 1.0, 1.0, 0.25, 0.25, 0.0625, 0.0625]
+    assert factors("wd_scale", exact, token, wd_drop=0.25) == [1.0, 1.0, 1.0, 0.25, 0.25, 0.0625, 0.0625]
 
 
 def test_the_carry_share_follows_token_accuracy_down_and_up_again():
     token = [0.5, 0.7, 0.75, 0.8, 0.9, 0.95, 0.6]
-    scales = []
-    for end in range(1, len(token) + 1):
-        bank, _ = scripted([0.0] * end, token=token[:end], fade_token=0.7, fade_token_end=0.9)
-        scales.append(float(bank.state["mix_scale"][0]))
+    scales = factors("mix_scale", [0.0] * 7, token, fade_token=0.7, fade_token_end=0.9)
     assert scales == pytest.approx([1.0, 1.0, 0.75, 0.5, 0.0, 0.0, 1.0], abs=1e-6)

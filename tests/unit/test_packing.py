@@ -14,6 +14,7 @@ from search.study.file import parse_study
 from search.study.resources import Resources
 from search.study.trial import Configuration
 from tests import ROOT
+from tests.commands import refusal
 from tests.planners import SWEEP, finish, numbers, planner_of, row_of, taken
 from trainer import Outcome, Recipe
 
@@ -69,9 +70,7 @@ def test_as_many_workers_fit_as_have_their_share_on_one_node_of_the_kind_that_is
     ],
 )
 def test_why_nothing_fits_is_said(asked, nodes, says):
-    with pytest.raises(UserError) as refused:
-        placement(Resources(**asked), *nodes)
-    assert says in str(refused.value)
+    assert says in refusal(UserError, placement, Resources(**asked), *nodes)
 
 
 @pytest.mark.parametrize("ended", [[1, 30], [5, 6, 70], []])

@@ -1,6 +1,6 @@
 """Parts of a net that can go one at a time (model/parts.py)."""
 
-import dataclasses
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,12 +10,12 @@ from model.parts import inside, keep, only, orders
 from model.tied import constrained, tie, untied
 
 WIDE = {
-    "split_subspace": dataclasses.replace(preset("67p"), hidden=5),
-    "split_subspace with biases": dataclasses.replace(preset("242p"), hidden=4),
-    "low_rank": dataclasses.replace(preset("262p"), ffn=4),
-    "rope": dataclasses.replace(preset("62p"), ffn=4),
-    "rope with heads": dataclasses.replace(preset("62p"), heads=4),
-    "rope with heads and an output of their own": dataclasses.replace(preset("62p"), heads=4, tie_oq=False),
+    "split_subspace": replace(preset("67p"), hidden=5),
+    "split_subspace with biases": replace(preset("242p"), hidden=4),
+    "low_rank": replace(preset("262p"), ffn=4),
+    "rope": replace(preset("62p"), ffn=4),
+    "rope with heads": replace(preset("62p"), heads=4),
+    "rope with heads and an output of their own": replace(preset("62p"), heads=4, tie_oq=False),
 }
 
 
@@ -40,7 +40,7 @@ def test_what_is_kept_computes_what_is_left_when_the_others_are_cut(name):
 def test_parts_that_trade_places_compute_the_same():
     spec = WIDE["split_subspace"]
     theta_P = spec.initial(7)
-    places = list(orders(dataclasses.replace(spec, hidden=3)))
+    places = list(orders(replace(spec, hidden=3)))
     assert len(places) == 6 and places[0] == sorted(places[0])
     _, turned = keep(spec, "units", [4, 2, 0, 1, 3])
     assert torch.allclose(logits(spec, theta_P[turned]), logits(spec, theta_P), atol=1e-5)

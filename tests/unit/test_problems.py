@@ -106,13 +106,6 @@ def test_the_selection_problems_never_change_and_none_is_official():
 
 # A seed's own errors
 
-SEEDS = (1, 2, 3)
-
-
-def state_of(errors=None, at=9):
-    state = {"data_seed": torch.tensor(SEEDS), "step": torch.full((3,), at), "mix_scale": torch.ones(3)}
-    return state | (errors or {})
-
 
 def some_thetas():
     """Of a seed that has grokked, as it is and moved: nothing wrong, something and much."""
@@ -124,7 +117,8 @@ def some_thetas():
 def test_errors_are_what_decoding_gets_wrong_in_a_stream_of_its_own(compiled, monkeypatch):
     recipe = Recipe(targeted=0.5)
     programs = EngineBackend(SPEC, recipe) if compiled else TorchBackend(SPEC, recipe, "cpu")
-    state = state_of(at=50_000) | {"theta": some_thetas()}
+    state = {"data_seed": torch.tensor([1, 2, 3]), "step": torch.full((3,), 50_000), "mix_scale": torch.ones(3)}
+    state["theta"] = some_thetas()
     hyper = hyper_of([recipe] * 3)
     found = step.find_hard_examples(SPEC, state, hyper, programs.is_wrong)
     a, b = (t[0] for t in step.draw({**state, "data_seed": pool_seed(state["data_seed"])}, hyper, POOL, 1))

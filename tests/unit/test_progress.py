@@ -3,10 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from rich.console import Console
 
 from search.run.messages import Report, Speed
-from search.run.progress import Display, Progress
+from search.run.progress import Progress
 from search.run.snapshot import Snapshot, describe
 from search.run.workers import COMPILING, TRAINING, Workers
 from tests.planners import end, planner_of, row_of, taken
@@ -109,9 +108,11 @@ def test_a_display_names_the_best_configuration_and_what_is_left():
     ]
     holding = describe(replace(SNAPSHOT, grokked=7))[0]
     assert holding.endswith(" 7 grokked (2 of them still training, to hold), 35 not grokked"), "these have not ended"
+    nothing = replace(SNAPSHOT, best="", grokked=0, best_exact=0.25)
+    assert describe(nothing)[1] == "best exact match 0.2500"
 
 
-def test_a_seed_that_is_to_hold_is_shown_if_nothing_else_is_needed(run, tmp_path):
+def test_a_seed_that_is_to_hold_is_shown_if_nothing_else_is_needed(run):
     report(run, 0, -1, 250)
     report(run, 1, 250, 250)
     assert run.snapshot().holding == {}, "others train"
@@ -120,18 +121,4 @@ def test_a_seed_that_is_to_hold_is_shown_if_nothing_else_is_needed(run, tmp_path
     snapshot = run.snapshot()
     (hold,) = {pair.configuration.recipe.hold for pair in run.planner.training}
     assert snapshot.holding == {"1": hold}
-    file = tmp_path / "shown"
-    with file.open("w") as out, Display(Console(file=out)) as display:
-        display.show(snapshot)
-    assert f"waits for seed 1 to hold for {hold:,} steps" in file.read_text()
-
-
-def test_the_display_shows_a_snapshot(run, tmp_path):
-    report(run, 0, 10, 10, best_exact=0.25)
-    file = tmp_path / "shown"
-    with file.open("w") as out, Display(Console(file=out, width=100)) as display:
-        assert display.due()
-        display.show(run.snapshot())
-        assert not display.due()
-    for words in ("2 training", "0.2500", "seed-steps/s", "0 s"):
-        assert words in file.read_text()
+    assert describe(snapshot)[-1] == f"waits for seed 1 to hold for {hold:,} steps"

@@ -193,6 +193,14 @@ class Remote:
             setattr(self, name, SimpleNamespace(remote=call_))
 
 
+def work(monkeypatch, exchange, get=lambda answer, timeout=None: answer, attempt=0):
+    """Let a worker work at a desk that does this with its reports."""
+    monkeypatch.setattr(ray, "get", get)
+    monkeypatch.setattr(ray_executor.tune, "report", lambda result: None)
+    desk = Remote(enter=lambda worker: attempt, exchange=exchange)
+    ray_executor.train({"worker": "a", "on_gpu": False}, desk)
+
+
 @pytest.mark.parametrize("how", ["the end", "turned away", "no answer", "desk gone"])
 def test_a_worker_works_until_it_is_told_to_end_or_nobody_answers(how, monkeypatch):
     said, waited = [], []
@@ -209,25 +217,21 @@ def test_a_worker_works_until_it_is_told_to_end_or_nobody_answers(how, monkeypat
             raise ray.exceptions.ActorDiedError
         return None if how == "turned away" and len(said) == 3 else answer
 
-    monkeypatch.setattr(ray, "get", get)
-    monkeypatch.setattr(ray_executor.tune, "report", lambda result: None)
-    ray_executor.train({"worker": "a", "on_gpu": False}, Remote(enter=lambda worker: 5, exchange=exchange))
+    work(monkeypatch, exchange, get, attempt=5)
     assert [ticket for ticket, _ in said] == [("a", 5, n) for n in range(3)]
     assert all((r.worker, r.attempt, r.number) == ticket for ticket, r in said)
     assert set(waited[1:]) == {ray_executor.ANSWER_S} and ray_executor.ANSWER_S > LEASE_S
 
 
 def test_a_node_without_a_package_of_the_study_says_so_in_one_line(monkeypatch):
-    said, answers = [], [pickle.dumps(Reply()), b"cgone_away\nSort\n."]
+    said, nothing = [], pickle.dumps(Reply())
+    answers = iter([nothing, b"cgone_away\nSort\n.", nothing])
 
     def exchange(ticket, data):
         said.append(pickle.loads(data))
-        return answers[len(said) - 1]
+        return next(answers)
 
-    monkeypatch.setattr(ray, "get", lambda answer, timeout=None: answer)
-    monkeypatch.setattr(ray_executor.tune, "report", lambda result: None)
-    answers.append(pickle.dumps(Reply()))
-    ray_executor.train({"worker": "a", "on_gpu": False}, Remote(enter=lambda worker: 0, exchange=exchange))
+    work(monkeypatch, exchange)
     failure = said[-1].failure
     assert [report.failure for report in said[:-1]] == ["", ""] and "\n" not in failure
     assert failure.endswith(

@@ -1,11 +1,13 @@
 """A recipe is groups of fields put together: its keys stay, and what cannot be is one line that names the field."""
 
 import math
+import re
 
 import pytest
 
 from model import preset
 from tests.banks import make, pair
+from tests.commands import refusal
 from trainer import Recipe
 from trainer.recipe.teacher import Teacher
 
@@ -49,9 +51,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("fields", "says"), REFUSED)
 def test_what_no_recipe_can_be_is_one_line(fields, says):
-    with pytest.raises(ValueError, match=says) as error:
-        Recipe(**fields)
-    assert "\n" not in str(error.value)
+    assert re.search(says, refusal(ValueError, Recipe, **fields))
 
 
 REFUSED_BY_A_BANK = [
@@ -63,9 +63,7 @@ REFUSED_BY_A_BANK = [
 
 @pytest.mark.parametrize(("fields", "says"), REFUSED_BY_A_BANK)
 def test_what_a_model_cannot_have_is_one_line(fields, says):
-    with pytest.raises(ValueError, match=says) as error:
-        make([pair(1, **fields)])
-    assert "\n" not in str(error.value)
+    assert re.search(says, refusal(ValueError, lambda: make([pair(1, **fields)])))
 
 
 @pytest.mark.parametrize("fields", [{"batch": 64}, {"eval_every": 1}, {"targeted": 0.5}, {"optimiser": "sgd"}])

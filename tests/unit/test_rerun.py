@@ -1,7 +1,7 @@
 """`adder-search rerun`: whether training the same pair again gives the same θ."""
 
-import dataclasses
 import json
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -52,7 +52,7 @@ def made(resources, recipe=RECIPE):
         spec=SPEC,
         theta_P=result.theta_P.clone(),
         recipe=recipe.as_dict(),
-        seed=dataclasses.asdict(result.pair.seed),
+        seed=asdict(result.pair.seed),
         step=result.best_step,
         provenance={"trained": "from scratch", "environment": environment_of(bank, resources)},
     )
@@ -62,7 +62,7 @@ def made(resources, recipe=RECIPE):
 def test_denormal_numbers_are_kept_unless_the_checkpoint_says_otherwise(names, trained, monkeypatch):
     """Those of before 2026-11-26 say nothing of them, or have no environment at all."""
     provenance = {"trained": "from scratch"} | ({} if names is None else {"environment": EAGER_ONE | names})
-    checkpoint, seen = dataclasses.replace(trained, provenance=provenance), []
+    checkpoint, seen = replace(trained, provenance=provenance), []
     monkeypatch.setattr(module, "_compare", lambda *given: seen.append(denormals()))
     train_again(checkpoint, read_request(checkpoint))
     assert seen == [(names or {}).get("denormals", "kept")]
@@ -78,7 +78,7 @@ def test_what_was_finished_is_finished_again(monkeypatch):
     """Whatever curvature makes of it, here another trained θ: it is made of the last θ, and not left out."""
     better_P = Checkpoint.load(CERTIFICATES / "57p").theta_P
     monkeypatch.setattr("trainer.bank.bank.finish", lambda *given: better_P.clone())
-    finished = made(Resources(cpu=1), dataclasses.replace(RECIPE, finish_above=0.0))
+    finished = made(Resources(cpu=1), replace(RECIPE, finish_above=0.0))
     assert finished.step == RECIPE.steps and torch.equal(finished.theta_P, better_P)
     assert "θ is bitwise the same" in rerun(finished).stdout
     monkeypatch.setattr("trainer.bank.bank.finish", lambda *given: better_P * 1.001)
@@ -86,7 +86,7 @@ def test_what_was_finished_is_finished_again(monkeypatch):
     environment = finished.provenance["environment"]
     for how in ({}, {"finish": "torch"}, {"finish": []}):
         then = {name: value for name, value in environment.items() if name != "finish"} | how
-        said = rerun(dataclasses.replace(finished, provenance=finished.provenance | {"environment": then})).stdout
+        said = rerun(replace(finished, provenance=finished.provenance | {"environment": then})).stdout
         assert "torch finished it, as all seeds until 2026-11-28: it rounds as the machine does" in said
         assert f"finish: {how.get('finish', 'torch')} then, engine here" in said
         assert "nothing that is recorded" not in said
@@ -106,7 +106,7 @@ def test_one_number_that_differs_is_told_with_its_place(trained):
     name = SPEC.layout.names[-1]
     parts[name].flatten()[0] += 0.25
     theta_P = SPEC.layout.join({n: t[0] for n, t in parts.items()})
-    result = rerun(dataclasses.replace(trained, theta_P=theta_P))
+    result = rerun(replace(trained, theta_P=theta_P))
     assert result.exit_code == 1
     assert f"  θ is not the same: 1 of 57 numbers differ, by 0.25 at most (in {name})" in result.stdout
     assert "  exact match 0.0000, trained again 0.0000" in result.stdout
@@ -115,16 +115,16 @@ def test_one_number_that_differs_is_told_with_its_place(trained):
 
 def test_bits_are_compared_and_not_values(trained):
     theta_P = trained.theta_P.clone()
-    again = train_again(dataclasses.replace(trained, theta_P=theta_P), read_request(trained))
+    again = train_again(replace(trained, theta_P=theta_P), read_request(trained))
     zero = torch.full_like(theta_P, -0.0)
-    other = train_again(dataclasses.replace(trained, theta_P=zero), read_request(trained))
+    other = train_again(replace(trained, theta_P=zero), read_request(trained))
     assert again.same and not other.same and other.numbers_different == 57
 
 
 def test_what_the_engine_trained_compares_across_machines(by_engine):
     elsewhere = {"cpu": "NEON", "device": "aarch64", "threads": 100_000, "slots": 1_000}
     provenance = by_engine.provenance | {"environment": by_engine.provenance["environment"] | elsewhere}
-    result = rerun(dataclasses.replace(by_engine, provenance=provenance), "--json")
+    result = rerun(replace(by_engine, provenance=provenance), "--json")
     found = json.loads(result.stdout)
     assert (found["same"], result.exit_code, found["differs"]) == (True, 0, {})
     assert found["environment"]["engine"] == "native" and found["environment"]["cpu"] != "NEON"
@@ -150,7 +150,7 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_cannot_be_trained_again(case, trained):
     changes, expected = REFUSED[case]
-    dataclasses.replace(trained, **changes).save(Path("trained"))
+    replace(trained, **changes).save(Path("trained"))
     line = fails_with_one(2, "rerun", "trained")
     is_known = case != "stages" or "stages" in plugins.added(plugins.PARTS)
     assert says(

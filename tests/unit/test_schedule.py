@@ -9,14 +9,13 @@ import torch
 from model.tasks import ADDITION
 from tests.banks import SPEC
 from tests.contract.test_optimisers import CONSTANT
+from tests.unit.test_problems import KINDS, POINTS
 from trainer.optimisers.l1 import strength
 from trainer.recipe import Recipe
 from trainer.recipe.weight_decay import scale
 from trainer.step import schedule
 from trainer.step.schedule import hyper_of, learning_rate
 
-POINTS = {"carry_shares": ((0, 0.2), (3_000, 0.2), (6_000, 0.5), (20_000, 0.0))}
-KINDS = {"carry_shares": ((100, 0.1, 0.2, 0.3, 0.0), (300, 0.3, 0.0, 0.1, 0.4))}
 RAMPED = {"steps": 24, "eval_every": 4, "warmup": 2, "fade_start": 4, "fade_end": 8}
 L1 = {"l1_lambda": 0.4, "l1_entries": ("fc1",)}
 

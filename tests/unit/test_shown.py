@@ -25,8 +25,8 @@ def info(number: int) -> RunInfo:
     return RunInfo(f"{number:04x}", "0", start_time=5, end_time=None, run_name=f"run {number}", **about)
 
 
-def run_of(number=0, **more) -> ShownRun:
-    return ShownRun(info(number), f"run {number}", RUNNING, **{"params": {}, "tags": {}, "metrics": {}} | more)
+def run_of(**more) -> ShownRun:
+    return ShownRun(info(0), "run 0", RUNNING, **{"params": {}, "tags": {}, "metrics": {}} | more)
 
 
 class Server:

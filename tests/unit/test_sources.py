@@ -15,23 +15,21 @@ from click.testing import CliRunner
 from search.cli import main, run
 from search.run.source import read_study
 from search.store.home import Home
-from search.store.ledger import Ledger
 from search.store.progress_file import write_progress
-from search.store.study_records import StudyRecords
 from search.study.file import load_study, shipped_study
 from search.study.spelling import LARGEST_FILE
 from tests import PLUGINS, ROOT
 from tests.bad_studies import GOOD
 from tests.commands import call, done, fails_with_one, own_environment
-from tests.homes import empty_home, study_of, work_of
+from tests.homes import empty_home, records_of, study_of, work_of
 
 pytestmark = pytest.mark.usefixtures("here")
 MINE = study_of(name="smoke", about="my own")
 
 
-def record(study, home="adder-runs"):
-    """Begin a study in a home, as a driver does."""
-    records = StudyRecords(Ledger(empty_home(home)), study.name)
+def record(study):
+    """Begin a study, as a driver does."""
+    records = records_of(empty_home("adder-runs"), study.name)
     with records.lease:
         records.update_study(study.model_dump(mode="json", by_alias=True))
     return records
@@ -84,7 +82,7 @@ def test_a_file_without_a_suffix_that_nothing_else_has_the_name_of():
 
 def test_stop_ends_the_study_of_that_name_whatever_lies_beside(monkeypatch):
     Path("smoke").write_text("name: another\nmodel: 57p\nseeds: [1]")
-    records = StudyRecords(Ledger(empty_home("adder-runs")), "smoke")
+    records = records_of(empty_home("adder-runs"), "smoke")
     records.lease.acquire()
     monkeypatch.setattr("search.cli.run._wait_until", lambda condition, timeout_s: True)
     write_progress(records, {"owner": records.get_driver(), "source": "smoke"})
@@ -95,7 +93,7 @@ def test_stop_ends_the_study_of_that_name_whatever_lies_beside(monkeypatch):
 @pytest.mark.parametrize("words", [(), ("--dry-run",)])
 def test_a_file_with_the_name_of_other_records_says_so_once(words, monkeypatch):
     monkeypatch.setattr(run, "open_and_run", lambda *given, **options: None)
-    records = StudyRecords(Ledger(record(MINE).home), MINE.name)
+    records = records_of(record(MINE).home, MINE.name)
     with records.lease:
         records.claim(work_of(MINE, 1, 2))
     Path("s.yaml").write_text(GOOD.replace("name: x", "name: smoke").replace("57p", "74p"))
@@ -152,7 +150,7 @@ def test_what_is_too_large_is_refused_wherever_it_comes_from(source, monkeypatch
     with os.fdopen(out, "rb") as stdin:
         monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=stdin))
         name = f"/dev/fd/{out}" if source == "/dev/stdin" else source
-        with pytest.raises(Exception, match="larger than any study file") as refused:
+        with pytest.raises(Exception, match=r"larger than any study file \(1,048,576 bytes\)") as refused:
             load_study(name)
         stdin.read()
     writer.join()
@@ -167,16 +165,16 @@ def test_a_pipe_with_a_name_is_not_waited_for():
 
 @pytest.mark.parametrize(
     ("source", "said"),
-    [
-        ("base", "unknown study 'base'; did you mean base.yaml?"),
-        ("57p.yaml", "57p.yaml: no such study file; did you mean 57p, which comes with the package?"),
-        ("studies/57p.yml", "studies/57p.yml: no such study file; did you mean 57p, which comes with the package?"),
-        ("smoke.yml", "smoke.yml: no such study file; did you mean smoke.yaml?"),
-        ("bases.yaml", "bases.yaml: no such study file; did you mean base.yaml?"),
-        ("folder", "folder: is a folder; give the path of a study file"),
-        ("folder/", "folder/: is a folder; give the path of a study file"),
-        ("", "a study has a name, or a file: adder-search studies lists those that come with the package"),
-    ],
+    {
+        "base": "unknown study 'base'; did you mean base.yaml?",
+        "57p.yaml": "57p.yaml: no such study file; did you mean 57p, which comes with the package?",
+        "studies/57p.yml": "studies/57p.yml: no such study file; did you mean 57p, which comes with the package?",
+        "smoke.yml": "smoke.yml: no such study file; did you mean smoke.yaml?",
+        "bases.yaml": "bases.yaml: no such study file; did you mean base.yaml?",
+        "folder": "folder: is a folder; give the path of a study file",
+        "folder/": "folder/: is a folder; give the path of a study file",
+        "": "a study has a name, or a file: adder-search studies lists those that come with the package",
+    }.items(),
 )
 def test_what_was_meant_is_named(source, said):
     Path("smoke.yaml" if source == "smoke.yml" else "base.yaml").write_text(GOOD)

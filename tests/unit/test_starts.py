@@ -12,9 +12,9 @@ from trainer.recipe.starts import initial_theta
 MANY = range(200)
 
 
-def tensors(seed=1, spec=SPEC, **recipe):
-    theta_P = initial_theta(spec, Recipe(**recipe), seed)
-    return {name: t[0] for name, t in spec.layout.split(theta_P[None]).items()}
+def tensors(seed=1, **recipe):
+    theta_P = initial_theta(SPEC, Recipe(**recipe), seed)
+    return {name: t[0] for name, t in SPEC.layout.split(theta_P[None]).items()}
 
 
 def entries(name, **recipe):

@@ -20,7 +20,7 @@ from search.run.spared import Draw
 from search.stats.counting import GrokRate
 from search.stats.intervals import LEVEL, exact_high, mid_p
 from search.stats.metrics import final_metrics
-from search.study.file import parse_study, recorded_study
+from search.study.file import parse_study
 from search.study.stopping import section_of
 from tests import ROOT
 from tests.commands import own_environment
@@ -131,13 +131,6 @@ def test_a_rule_of_another_package_is_counted_and_named_apart_from_screens(risin
     lines = status([summary], []).splitlines()
     assert "  rising: 4 of 13; 6 more spared, to check the rule: none grokked" in lines
     assert "  screened: 3 of 13" in lines
-
-
-def test_a_study_that_had_not_the_rule_is_read_without_its_package():
-    study = parse_study(yaml.safe_dump(QUICK), "test")
-    definition = study.model_dump(mode="json", by_alias=True)
-    definition["stop"] |= {"rising": None}
-    assert recorded_study(json.dumps(definition), "test") == study
 
 
 @pytest.mark.full

@@ -1,12 +1,9 @@
 """Which MLflow store is told what: passwords go where the user said, artifacts where the store has them."""
 
 import base64
-import socket
 import sqlite3
-import threading
 import time
 from contextlib import closing
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -22,6 +19,7 @@ from search.study.trial import Configuration
 from tests import needs_plugins
 from tests.commands import call, fails_with_one
 from tests.homes import study_of, two_studies
+from tests.processes import free_port, listening
 from tests.unit.test_counting import GROKKED, rows
 from tracking.projection import describe_study
 from tracking.store import check_place, connect
@@ -36,21 +34,12 @@ def server():
     """An MLflow server that refuses everything and remembers who asked: `uri`, `asked` (headers)."""
     asked = []
 
-    class Stranger(BaseHTTPRequestHandler):
-        def do_GET(self):
-            asked.append(self.headers.get("Authorization", "nobody"))
-            self.send_response(403)
-            self.end_headers()
+    def refuse(request):
+        asked.append(request.headers.get("Authorization", "nobody"))
+        return 403
 
-        do_POST = do_GET
-
-        def log_message(self, *_):
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Stranger) as listening:
-        threading.Thread(target=listening.serve_forever, daemon=True).start()
-        yield SimpleNamespace(uri=f"http://127.0.0.1:{listening.server_port}", asked=asked)
-        listening.shutdown()
+    with listening(refuse) as uri:
+        yield SimpleNamespace(uri=uri, asked=asked)
 
 
 @pytest.fixture(autouse=True)
@@ -66,9 +55,7 @@ ME = "Basic " + base64.b64encode(f"me:{SECRET}".encode()).decode()
     "words", [("run", "smoke"), pytest.param(("register", "c"), marks=needs_plugins)], ids=["run", "register"]
 )
 def test_a_server_that_is_not_there_is_said_at_once(words, monkeypatch):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        uri = f"http://127.0.0.1:{free.getsockname()[1]}"
+    uri = f"http://127.0.0.1:{free_port()}"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     Checkpoint(PRESETS["57p"], PRESETS["57p"].initial(1)).save(Path("c"))
     start = time.monotonic()
@@ -164,13 +151,14 @@ NAMED = "http://host:5000"
 )  # fmt: skip
 def test_printed_commands_ask_the_store_that_the_run_has_written(named, prefix, home, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", named)
-    records = SimpleNamespace(home=home, list_configurations=dict, list_proposals=list)
-    lines = render.summary(load_study("57p"), "57p", records, Ended(rows=rows(GROKKED))).splitlines()
+
+    def said(**more):
+        records = SimpleNamespace(home=home, list_configurations=dict, list_proposals=list)
+        return render.summary(load_study("57p"), "57p", records, Ended(rows=rows(GROKKED), **more))
+
+    lines = said().splitlines()
     (pulled,), (shown,) = ([line for line in lines if f"adder-search {word}" in line] for word in ("pull", "ui"))
     assert pulled.startswith("  adder-search pull 57p ") and shown.startswith(f"  {prefix}adder-search ui")
     assert SECRET not in "".join(lines)
-    unwritten = Ended(rows=rows(GROKKED), unwritten=True, interrupted=True)
-    said = render.summary(load_study("57p"), "57p", records, unwritten)
-    assert f"  {prefix}adder-search run 57p" in said
-    said = render.summary(load_study("57p"), "57p", records, Ended(rows=rows(GROKKED), unwritten=True))
-    assert f": {prefix}adder-search sync 57p" in said
+    assert f"  {prefix}adder-search run 57p" in said(unwritten=True, interrupted=True)
+    assert f": {prefix}adder-search sync 57p" in said(unwritten=True)

@@ -84,16 +84,16 @@ def test_declarations_of_every_kind_are_read(tmp_path):
 
 @pytest.mark.parametrize(
     ("declaration", "complaint"),
-    [
-        ("float x", "unknown type in `float x`"),
-        ("Inner x", "unknown type in `Inner x`"),
-        ("int32_t x[4]", r"cannot read `int32_t x\[4\]`"),
-        ("int32_t x : 3", "cannot read `int32_t x : 3`"),
-        ("int32_t x = 1", "cannot read `int32_t x = 1`"),
-        ("unsigned long x", "cannot read|unknown type"),
-        ("static const int32_t x", "cannot read"),
-        ("int32_t& x", "cannot read"),
-    ],
+    {
+        "float x": "unknown type in `float x`",
+        "Inner x": "unknown type in `Inner x`",
+        "int32_t x[4]": r"cannot read `int32_t x\[4\]`",
+        "int32_t x : 3": "cannot read `int32_t x : 3`",
+        "int32_t x = 1": "cannot read `int32_t x = 1`",
+        "unsigned long x": "cannot read|unknown type",
+        "static const int32_t x": "cannot read",
+        "int32_t& x": "cannot read",
+    }.items(),
 )
 def test_a_declaration_that_cannot_be_read_is_an_error(tmp_path, declaration, complaint):
     with pytest.raises(ValueError, match=rf"^some\.h: .*{complaint}.* of the struct Some"):

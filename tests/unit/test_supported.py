@@ -28,8 +28,6 @@ HERE = {
         ({"bits": 32}, "64-bit"),
         ({"bits": 32, "machine": "armv7l"}, "64-bit"),
         ({"machine": "s390x"}, "calls x86_64 or aarch64, and this is s390x"),
-        ({"machine": "ppc64"}, "and this is ppc64"),
-        ({"machine": "riscv64"}, "and this is riscv64"),
         ({"system": "Darwin", "libc": ""}, "calls arm64, and this is x86_64"),
         ({"python": "PyPy"}, "needs CPython, and this is PyPy"),
         ({"libc": ""}, "musl"),

@@ -17,8 +17,8 @@ from model.tied import Tied, free
 from search.run.estimate import _worth
 from search.study.file import parse_study
 from search.study.trial import Configuration
-from tests import needs_compiler, needs_plugins
-from tests.banks import assert_is_eager, engine_tokens
+from tests import by_tier, needs_compiler, needs_plugins
+from tests.banks import assert_is_eager, engine_tokens, finish
 from tests.commands import call, done, refused_for_its_task
 from tests.homes import unpictured
 from tests.unit.test_problems import lesson_of
@@ -40,10 +40,6 @@ TASKS = [
     "addition base=16 digits=7 times=14 terms=3", "addition base=3 digits=3 terms=3",
     "reverse base=16 digits=12", "prefix base=7 digits=17", "copy digits=15",
 ]  # fmt: skip
-QUICK = TASKS[:5]
-by_tier = pytest.mark.parametrize(
-    "task", [task if task in QUICK else pytest.param(task, marks=pytest.mark.full) for task in TASKS]
-)
 RECIPES = [
     ({}, 20_000),
     ({"carry_mix": 1.0, "fade_start": 59_000, "fade_end": 60_000}, 30_000),
@@ -108,7 +104,7 @@ def test_drawn_pairs_can_be_asked_and_borrow_where_their_sum_carries(task):
 
 
 @needs_compiler
-@by_tier
+@pytest.mark.parametrize("task", by_tier(TASKS, TASKS[:5]))
 def test_the_engine_makes_the_same_tokens(task):
     spec = spec_of(task)
     for fields, at in RECIPES:
@@ -200,9 +196,7 @@ def test_a_rule_that_was_not_measured_for_a_task_is_off_and_the_plan_says_so():
     recipe = Recipe(steps=2, batch=16, eval_every=1, hold=0)
     ended = []
     for spec in (spec_of(ADDITION), spec_of(SMALL)):
-        bank = Bank(spec, [Pair(recipe, Seed.of(0), rules=(always,), spared=False)], compiled=False)
-        while bank.advance():
-            pass
+        bank = finish(Bank(spec, [Pair(recipe, Seed.of(0), rules=(always,), spared=False)], compiled=False))
         ended.append(bank.result(0).outcome)
     assert ended == [Outcome.GIVEN_UP, Outcome.FAILED]
     study = parse_study(f"{{name: x, model: 57p, task: {SMALL}, seeds: {{first: 1, count: 8}}}}", "x.yaml")

@@ -20,23 +20,24 @@ from tests.commands import says
 from tests.unit.test_counting import CENSORED, FAILED, GIVEN_UP, GROKKED, overview, rows
 from trainer import Outcome
 
+HOME = Home("nowhere")
 SOME = rows(FAILED, GROKKED, GIVEN_UP, GIVEN_UP)
 SPARED = SOME + rows(FAILED, GROKKED, first=5, hopeless_step=24_000)
 CUT = SOME + rows(CENSORED, Outcome.RUNNING, first=7)
 
 
-def summary(study, home, ended, made=(), drawn=()):
+def summary(study, ended, made=(), drawn=()):
     """Of a run of which these configurations and proposals are recorded."""
     records = SimpleNamespace(
-        home=Home(home), list_configurations=lambda: {c.key: c for c in made}, list_proposals=lambda: list(drawn)
+        home=HOME, list_configurations=lambda: {c.key: c for c in made}, list_proposals=lambda: list(drawn)
     )
     return render.summary(study, study.name, records, ended)
 
 
-def outputs(home, recorded, study="57p"):
+def outputs(recorded, study="57p"):
     """The summary of a run, and the status, of some rows."""
     named = [replace(row, study=study) for row in recorded]
-    return summary(load_study(study), home, Ended(rows=named)), render.status(overview(named), [])
+    return summary(load_study(study), Ended(rows=named)), render.status(overview(named), [])
 
 
 @pytest.mark.parametrize(
@@ -49,8 +50,8 @@ def outputs(home, recorded, study="57p"):
         (CUT, "have not ended", "2 of 6 seeds have not ended. The first to end are given up or grok early"),
     ],
 )
-def test_both_say_what_biases_or_bounds_a_rate(recorded, word, line, tmp_path, monkeypatch):
-    for text in outputs(tmp_path, recorded):
+def test_both_say_what_biases_or_bounds_a_rate(recorded, word, line):
+    for text in outputs(recorded):
         lines = [row.strip(" (") for row in text.splitlines() if word in row and " seeds (" not in row]
         assert len(lines) == (line is not None) and all(row.startswith(line) for row in lines)
 
@@ -64,16 +65,14 @@ def test_both_say_what_biases_or_bounds_a_rate(recorded, word, line, tmp_path, m
         (rows(GROKKED, *[GIVEN_UP] * 7), {"until": {"grokked": 1, "max_seeds": 64}}, False),
     ],
 )
-def test_where_a_rule_widens_an_interval_the_way_without_it_is_said(recorded, changes, is_said, tmp_path):
+def test_where_a_rule_widens_an_interval_the_way_without_it_is_said(recorded, changes, is_said):
     study = load_study("57p-longer")
     study = type(study).model_validate(study.model_dump(by_alias=True) | {"stop": {}, "until": {}} | changes)
-    text = summary(
-        study, tmp_path, Ended(rows=[replace(row, study=study.name, configuration="new") for row in recorded])
-    )
+    text = summary(study, Ended(rows=[replace(row, study=study.name, configuration="new") for row in recorded]))
     said = [line for line in text.splitlines() if line.startswith("  that makes intervals wide; adder-search run 57p-")]
     assert len(said) == is_said
     assert all(line.endswith(" --fresh --set stop.hopeless=off trains every seed to its end") for line in said)
-    assert "--fresh" not in summary(study, tmp_path, Ended(rows=list(recorded), interrupted=True))
+    assert "--fresh" not in summary(study, Ended(rows=list(recorded), interrupted=True))
 
 
 @pytest.mark.parametrize("exact", [None, 0.0, 0.25])
@@ -122,39 +121,39 @@ def test_status_says_what_goes_on_and_keeps_a_confirmation_apart(seeds, said, un
     assert all(line in text for line in said) and unsaid not in text, text
 
 
-def test_a_study_that_stopped_says_what_never_began(tmp_path):
-    said, _ = outputs(tmp_path, rows(GROKKED, *[FAILED] * 13, first=777))
+def test_a_study_that_stopped_says_what_never_began():
+    said, _ = outputs(rows(GROKKED, *[FAILED] * 13, first=777))
     assert "  not counted: 2 that never began\n" in said
-    assert "never began" not in outputs(tmp_path, rows(GROKKED, *[FAILED] * 15, first=777))[0]
+    assert "never began" not in outputs(rows(GROKKED, *[FAILED] * 15, first=777))[0]
     assert "\n  it stopped at a success, so this rate is too high on average\n" in said
 
 
-def test_what_a_run_cost_is_said_one_thing_a_line(tmp_path):
+def test_what_a_run_cost_is_said_one_thing_a_line():
     study = parse_study(LIST, "")
     ended = Ended(rows=rows(FAILED, steps=240), seed_steps_per_s=18.4, compile_s=0.2)
-    said = summary(study, tmp_path, ended).splitlines()
+    said = summary(study, ended).splitlines()
     assert "  none grokked in 240 seed-steps (steps of all seeds together)" in said
     assert "  18 seed-steps a second, evaluations included" in said and not any("compil" in s for s in said)
     ended.compile_s = 61.0
-    assert "  compiling took 61 s" in summary(study, tmp_path, ended).splitlines()
+    assert "  compiling took 61 s" in summary(study, ended).splitlines()
 
 
-def test_the_summary_says_which_of_equal_rates_was_confirmed(tmp_path):
+def test_the_summary_says_which_of_equal_rates_was_confirmed():
     study = parse_study(LIST + "confirm: {configurations: 1, seeds: {first: 101, count: 2}}\n", "")
     listed = [Configuration(*c) for c in study.listed]
     recorded = [r for c in listed[:2] for r in rows(GROKKED, FAILED, configuration=c.key)]
     recorded += rows(GROKKED, FAILED, first=101, configuration=listed[0].key, confirmation=True)
     tie = "  (chosen by the search's highest grok_rate, of equal ones the highest token accuracy)\n"
-    assert tie in summary(study, tmp_path, Ended(rows=recorded), listed)
-    assert tie not in summary(study, tmp_path, Ended(rows=recorded[:4]), listed)
+    assert tie in summary(study, Ended(rows=recorded), listed)
+    assert tie not in summary(study, Ended(rows=recorded[:4]), listed)
 
 
 @pytest.mark.parametrize("grokked", [0, 1, 2])
-def test_the_summary_says_why_fewer_were_confirmed_than_were_asked_for(grokked, tmp_path):
+def test_the_summary_says_why_fewer_were_confirmed_than_were_asked_for(grokked):
     study = parse_study(LIST + "confirm: {configurations: 2, seeds: {first: 101, count: 2}}\n", "")
     listed = [Configuration(*c) for c in study.listed]
     recorded = [r for n, c in enumerate(listed) for r in rows(GROKKED if n < grokked else FAILED, configuration=c.key)]
-    lines = summary(study, tmp_path, Ended(rows=recorded), listed).splitlines()
+    lines = summary(study, Ended(rows=recorded), listed).splitlines()
     said = [line.strip() for line in lines if "were to be confirmed" in line]
     assert said == [f"(2 were to be confirmed, but {grokked} of 3 configurations grokked)"] * (grokked < 2)
 
@@ -184,10 +183,10 @@ IMPOSSIBLE = "4, proposed by grid; 1 of 4 points is impossible (model: one_unit 
         (["recipe: {lr: 0.03}", UNTIL], ["its interval is that of the seeds up to the last one needed"], "intervals"),
     ],
 )
-def test_a_plan_says_what_will_be_impossible_or_worth_little(lines, said, unsaid, tmp_path):
+def test_a_plan_says_what_will_be_impossible_or_worth_little(lines, said, unsaid):
     recipe = [] if lines[0].startswith("recipe") else ["recipe: {steps: 10000}"]
     text = "\n".join(["name: any", "model: 57p", "seeds: {first: 0, count: 8}", *recipe, *lines])
-    plan = estimate(parse_study(text, "any"), Home(tmp_path)) + "\n"
+    plan = estimate(parse_study(text, "any"), HOME) + "\n"
     assert all(line in plan for line in said) and unsaid not in plan, plan
 
 
@@ -213,9 +212,9 @@ LATE = {
 
 
 @pytest.mark.parametrize(("recipe", "line"), LATE.items())
-def test_a_schedule_that_outlasts_the_budget_is_said(recipe, line, tmp_path):
+def test_a_schedule_that_outlasts_the_budget_is_said(recipe, line):
     study = parse_study(f"name: any\nmodel: 57p\nseeds: [1]\nrecipe: {{{recipe}}}\n", "any")
-    said = [words for words in estimate(study, Home(tmp_path)).splitlines() if "after the last step" in words]
+    said = [words for words in estimate(study, HOME).splitlines() if "after the last step" in words]
     assert len(said) == bool(line) and all(says(words, f"  too long        {line}") for words in said), said
 
 
@@ -235,7 +234,7 @@ def test_no_shipped_study_has_a_schedule_that_outlasts_its_budget():
     assert {name: line for name in readable(shipped_studies()) if (line := load_study(name).kind.too_long())} == {}
 
 
-def test_a_search_over_flags_says_sizes_and_what_was_impossible(tmp_path):
+def test_a_search_over_flags_says_sizes_and_what_was_impossible():
     text = f"name: any\nmodel: 57p\nseeds: [1]\nspace: {{{FLAGS}}}\n{GRID}\n"
     study = parse_study(text, "any")
     drawn = [{"numbers": numbers, "configuration": None} for numbers in points(study.space)]
@@ -244,7 +243,7 @@ def test_a_search_over_flags_says_sizes_and_what_was_impossible(tmp_path):
         proposal["configuration"] = configuration.key
     earlier = {"numbers": {"model.tie_fc2_head": True}, "configuration": made[0].key}  # before a field was added
     recorded = [row for c in made for row in rows(FAILED, configuration=c.key)]
-    said = summary(study, tmp_path, Ended(rows=recorded), made, [*drawn, earlier])
+    said = summary(study, Ended(rows=recorded), made, [*drawn, earlier])
     assert "  1 of 5 proposals is impossible (model: one_unit excludes tie_fc2_head)\n" in said
     assert "  1 of 5 proposals came to an earlier one's configuration\n" in said
     assert "  one_unit off, tie_fc2_head off, 67 parameters  0 of 1 grokked" in said
@@ -259,13 +258,13 @@ seeds: {first: 1, count: 2}
 """
 
 
-def test_the_summary_tells_the_models_apart(tmp_path):
+def test_the_summary_tells_the_models_apart():
     study = parse_study(LIST, "")
     listed = [Configuration(*c) for c in study.listed]
     recorded = [
         r for n, c in enumerate(listed) for r in rows(*[GROKKED if n == 1 else FAILED] * 2, configuration=c.key)
     ]
-    text = summary(study, tmp_path, Ended(rows=recorded), listed)
+    text = summary(study, Ended(rows=recorded), listed)
     assert "list: 3 configurations\n  57p, steps 1,000  0 of 2 grokked" in text, "its recipe is not 74p's"
     assert "  seed 1 of 67p, steps 1,000 grokked at step 400, too late to hold for 10,000 steps\n" in text
     assert "\n  74p, steps 2,000  0 of 2 grokked" in text
@@ -279,8 +278,8 @@ def test_the_summary_tells_the_models_apart(tmp_path):
         (Ended(unwritten=1), "not all of it is in MLflow yet: adder-search sync list --home HOME writes what is left"),
     ],
 )
-def test_the_summary_says_what_mlflow_lacks(ended, lacks, tmp_path):
-    said = summary(parse_study(LIST, ""), tmp_path, ended).splitlines()
+def test_the_summary_says_what_mlflow_lacks(ended, lacks):
+    said = summary(parse_study(LIST, ""), ended).splitlines()
     found = [re.sub(r"--home \S+", "--home HOME", line.strip()) for line in said if "MLflow" in line]
     assert found == ([lacks] if lacks else [])
 
@@ -288,12 +287,12 @@ def test_the_summary_says_what_mlflow_lacks(ended, lacks, tmp_path):
 @pytest.mark.parametrize(
     ("hold", "stability"), [(0, ""), (500, " and did not hold"), (700, ", too late to hold for 700 steps")]
 )
-def test_the_summary_lists_ten_grokked_seeds_and_says_how_many_more(hold, stability, tmp_path):
+def test_the_summary_lists_ten_grokked_seeds_and_says_how_many_more(hold, stability):
     study = parse_study(LIST.replace("lr: 0.01", f"hold: {hold}").replace("[{}, ", "[").replace("2}\n", "16}\n"), "")
     first = Configuration(*study.listed[0])
 
     def said(n):
-        return summary(study, tmp_path, Ended(rows=rows(*[GROKKED] * n, configuration=first.key)), [first])
+        return summary(study, Ended(rows=rows(*[GROKKED] * n, configuration=first.key)), [first])
 
     assert said(10).count(f" grokked at step 400{stability}\n") == 10 and "more" not in said(10)
     assert f" grokked at step 400{stability}\n  and 2 more\n" in said(12)

@@ -9,10 +9,10 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from search.store.home import Home
 from search.store.ledger import Ledger
 from search.study.file import load_study
 from tests.commands import call, fails_with_one
+from tests.homes import empty_home
 from tests.processes import free_port
 from tracking import server, store, views
 from tracking import ui as ui_command
@@ -35,8 +35,7 @@ def client(here, monkeypatch):
     monkeypatch.setattr(
         server, "serve", lambda door, home, uri, token, entered, pages, behind: follow_links(home, token)
     )
-    home = Home("adder-runs")
-    home.create()
+    home = empty_home("adder-runs")
     Ledger(home)
     return connect(home, creates=True)
 

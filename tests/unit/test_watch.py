@@ -14,17 +14,16 @@ import pytest
 from search.run.snapshot import Snapshot
 from search.store.progress_file import write_progress
 from tests.commands import call, fails_with_one
-from tests.homes import Recorder, empty_home, quickly, study_of
+from tests.homes import Recorder, empty_home, study_of
 
-pytestmark = pytest.mark.usefixtures("here")
+pytestmark = pytest.mark.usefixtures("here", "quick")
 
 
 @pytest.fixture
 def running(here):
     """A study whose driver is this process: call it to say how many seeds have ended."""
-    with quickly():
-        study = Recorder(empty_home("adder-runs"), study_of())
-        study.seeds([1, 2], grokked=[2], shown=False)
+    study = Recorder(empty_home("adder-runs"), study_of())
+    study.seeds([1, 2], grokked=[2], shown=False)
 
     def say(ended):
         counts = Snapshot((0, 1), (ended, 4), 2, 1, ended - 1, "", 1.0, 50.0, 111.0, False, 5.0)
@@ -44,8 +43,7 @@ def test_without_a_run_it_is_the_status(running):
 
 def test_the_one_study_that_runs_needs_no_name(running):
     """A pipe gets lines until the run ends, and then its status."""
-    with quickly():
-        Recorder(empty_home("adder-runs"), study_of(name="ended")).done()
+    Recorder(empty_home("adder-runs"), study_of(name="ended")).done()
     timer = threading.Timer(1.0, running.done)
     timer.start()
     lines = call("status", "--watch").stdout.splitlines()
@@ -55,8 +53,7 @@ def test_the_one_study_that_runs_needs_no_name(running):
 
 def test_what_cannot_be_watched_is_said(running):
     assert fails_with_one(2, "status", "sweep", "--json", "--watch").startswith("--watch draws a status again")
-    with quickly():
-        other = Recorder(empty_home("adder-runs"), study_of(name="other"))
+    other = Recorder(empty_home("adder-runs"), study_of(name="other"))
     assert fails_with_one(2, "status", "--watch").startswith("--watch: other, sweep run in ")
     other.done()
     running.done()

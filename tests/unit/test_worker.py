@@ -12,6 +12,7 @@ from search.run.worker import work
 from search.stats.record import MEASURED
 from search.study.resources import Resources
 from search.study.trial import Configuration
+from tests.banks import finish
 from trainer import Bank, Outcome, Pair, Recipe, Seed
 from trainer.stopping import Hopeless
 
@@ -56,12 +57,16 @@ class Running:
             self.generator.send(Reply(is_end=True))
 
 
-def alone(seed, slots=2):
+def begun(*seeds, resources=RESOURCES, **reply):
+    """A worker that has trained pairs of these seeds once."""
+    running = Running()
+    running.send(orders=orders(*seeds), bank=bank(resources=resources), **reply)
+    return running
+
+
+def alone(seed):
     """What a bank of its own makes of a seed, undisturbed."""
-    found = Bank(CONFIGURATION.spec, [Pair(RECIPE, Seed.of(seed))], slots=slots, compiled=False)
-    while found.advance():
-        pass
-    return found.result(0)
+    return finish(Bank(CONFIGURATION.spec, [Pair(RECIPE, Seed.of(seed))], slots=2, compiled=False)).result(0)
 
 
 def assert_as(ended, result):
@@ -88,12 +93,6 @@ def test_it_asks_first_and_trains_what_the_replies_bring():
     running.close()
 
 
-def test_without_pairs_it_reports_at_once():
-    running = Running()
-    assert [running.send().number, running.send().number] == [1, 2]
-    running.close()
-
-
 def test_a_reply_that_comes_twice_changes_nothing():
     running = Running()
     twice = {"orders": orders(5), "bank": bank()}
@@ -103,8 +102,7 @@ def test_a_reply_that_comes_twice_changes_nothing():
 
 
 def test_another_worker_goes_on_from_the_states():
-    running = Running()
-    running.send(orders=orders(5, 6), bank=bank())
+    running = begun(5, 6)
     states = running.send().states
     assert sorted(states) == [1, 2]
     again = Running("b")
@@ -116,23 +114,20 @@ def test_another_worker_goes_on_from_the_states():
 
 def test_states_are_saved_as_often_as_the_study_and_the_driver_ask():
     rare = RESOURCES.model_copy(update={"save_every": 2})
-    running = Running()
-    running.send(orders=orders(5), bank=bank(resources=rare))
+    running = begun(5, resources=rare)
     assert [bool(report.states) for report in running.reports[1:]] == [False] and running.send().states
-    running = Running()
-    running.send(orders=orders(5), bank=bank(), save_after_s=1_000.0)
+    running = begun(5, save_after_s=1_000.0)
     assert not running.send(save_after_s=1_000.0).states
 
 
 def test_it_reports_news_and_otherwise_when_it_is_due(monkeypatch):
     """News: a seed that is perfect, or slots that fall free beyond an eighth."""
     monkeypatch.setattr(worker.time, "monotonic", lambda: 0.0)
-    running = Running()
-    report = running.send(orders=orders(5, 6), bank=bank(), report_after_s=9.0)
+    report = begun(5, 6, report_after_s=9.0).reports[-1]
     assert sorted(report.ended) == [1, 2] and report.number == 1, "nothing before they end"
     monkeypatch.setattr(worker.Bank, "newest", perfect_from(2, worker.Bank.newest))
-    running = Running()
-    report = running.send(orders=orders(5, 6), bank=bank(), report_after_s=9.0)
+    running = begun(5, 6, report_after_s=9.0)
+    report = running.reports[-1]
     assert (report.steps, report.perfect, report.best_exact) == ({1: 2, 2: 2}, [1], 1.0)
     assert running.send(report_after_s=9.0).steps == {}, "it is news once"
 
@@ -148,8 +143,7 @@ def perfect_from(step, newest):
 
 
 def test_what_nobody_needs_ends_unless_it_has_grokked(monkeypatch):
-    running = Running()
-    running.send(orders=orders(5, 6, 7), bank=bank())
+    running = begun(5, 6, 7)
     whole = worker.Bank.result
 
     def result(self, n):
@@ -172,14 +166,11 @@ def test_hopeless_seeds_are_given_up_but_for_those_spared():
     facts = {n: (s.outcome, *(s.measured[name] for name in names), len(s.curve_EM)) for n, s in ended.items()}
     given_up = (Outcome.GIVEN_UP, 2, 2, 1)
     assert facts == {1: given_up, 2: (Outcome.FAILED, 6, 2, 3), 3: given_up}
-    running = Running()
-    running.send(orders=orders(1), bank=bank())
-    assert running.to_the_end()[1].outcome == Outcome.FAILED, "the study has no such rule"
+    assert begun(1).to_the_end()[1].outcome == Outcome.FAILED, "the study has no such rule"
 
 
 def test_a_bank_of_another_spec_follows_in_the_same_process():
-    running = Running()
-    running.send(orders=orders(5), bank=bank())
+    running = begun(5)
     before = running.to_the_end()[1]
     other = PRESETS["67p"]
     running.send(orders=orders(5, first=2), bank=NewBank(other, 2, RESOURCES))
