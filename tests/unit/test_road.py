@@ -102,6 +102,16 @@ def test_what_is_damaged_or_anothers_is_not_used():
     assert bank.restore(0, own)
 
 
+def test_a_recipe_of_a_version_with_more_fields_goes_on(monkeypatch):
+    bank = RoadBank(END, pairs(3))
+    bank.advance()
+    as_dict = Recipe.as_dict
+    monkeypatch.setattr(Recipe, "as_dict", lambda self: as_dict(self) | {"newer": 0})
+    assert bank.restore(0, bank.save(0))
+    monkeypatch.setattr(Recipe, "as_dict", as_dict)
+    assert bank.restore(0, bank.save(0))
+
+
 def of_stages(*stages, **fields):
     return Recipe(**PLAIN | {"steps": 5_000} | fields, stages=stages)
 

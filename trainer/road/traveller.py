@@ -20,6 +20,7 @@ from safetensors.torch import load as from_bytes
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
+from model.spec import choices
 from trainer.bank.saved import DIGEST, digest
 from trainer.bank.tracker import Result
 from trainer.outcomes import MEASURES, Outcome
@@ -287,7 +288,8 @@ class Traveller:
         return {place: tensors[f"state.{place}"].numpy().tobytes() for place in places}
 
     def _key(self, slots: int | None) -> str:
-        told = [self.pair.recipe.as_dict(), str(self.pair.seed), slots]
+        # What differs from the defaults, as in a bank's key: a release that adds a field begins no road anew.
+        told = [choices(self.pair.recipe), str(self.pair.seed), slots]
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 
