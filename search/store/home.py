@@ -89,7 +89,7 @@ class Home:
 
     def progress(self, study: str) -> Path:
         """File with the progress of a study that is run here."""
-        return below(self.path / "progress", study).with_suffix(".json")
+        return below(self.path / "progress", f"{study}.json")
 
     @property
     def nothing_run(self) -> str:

@@ -16,7 +16,8 @@ def write_progress(records: StudyRecords, values: Mapping[str, Any]) -> None:
     place = records.home.progress(records.study)
     with suppress(OSError):
         place.parent.mkdir(parents=True, exist_ok=True)
-        fresh = place.with_suffix(".new")  # `status` may read at any moment, and finds one or the other whole
+        # `status` may read at any moment, and finds one or the other whole.
+        fresh = place.with_name(f"{place.name}.new")
         fresh.write_text(json.dumps(values), encoding="utf-8")
         fresh.replace(place)
 

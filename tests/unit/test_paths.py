@@ -159,6 +159,11 @@ def test_a_home_may_have_any_path(name):
     assert Home(name).tracking_uri.startswith("sqlite") and names() == sorted(["me", name])
 
 
+def test_progress_of_each_study_is_a_file_of_its_own(here):
+    names = ("rate", "rate.a", "rate.b", "rate.a.new")
+    assert len({Home("home").progress(name) for name in names}) == len(names)
+
+
 def test_mlflow_makes_no_folder_beside_a_home():
     """It makes that of an address by its letters, in which ? is %3F."""
     connect(empty_home(name := "what?50%20 é{x}"), creates=True)
