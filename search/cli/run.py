@@ -117,9 +117,10 @@ def _plan(study: Study, home: Home, fresh: bool) -> str:
         begun = records_of(home, study.name).ledger.list_studies() if home.exists() else []
         study = renamed(study, begun)
     elif home.exists():
-        records = records_of(home, study.name)
-        rows = records.list_seeds()
-        check_extension(study, records.get_definition(), rows)
+        recorded = records_of(home, study.name)
+        rows, before = recorded.list_seeds(), recorded.get_definition()
+        check_extension(study, before, rows)
+        records = None if before is None else recorded  # what a run left that was refused is forgotten
     return estimate(study, home, rows, records)
 
 

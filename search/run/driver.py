@@ -112,6 +112,7 @@ class Driver:
         """Plan what is not recorded yet and yield the run's driver. Raises UserError."""
         with ExitStack() as opened:
             records.censor_orphaned()
+            records.forget_plan()
             shown = [opened.enter_context(mirror.show(study, records)) for mirror in mirrors()]
             planner = plan(study, records)
             records.database.patience_s = PATIENCE_S

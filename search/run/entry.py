@@ -220,7 +220,7 @@ def prepare(study: Study, source: str, home: Home, say: Say, fresh: bool = False
     from trainer.recipe.stages import check_stages
 
     if study.start and study.start.checkpoint:
-        begun = not fresh and home.exists() and records_of(home, study.name).list_parents()
+        begun = not fresh and home.exists() and records_of(home, study.name).get_definition() is not None
         if not begun:
             with reraise_as(source, UserError):
                 read_start(study.start)

@@ -132,7 +132,9 @@ RESULTS = _table(
 )
 STATES = _table("ledger_states", OF_A_SEED, state=sa.LargeBinary)
 """What a bank goes on from, until its seed has ended."""
-OF_A_STUDY = (ROWS, RESULTS, STATES, PROOFS, CONFIGURATIONS, PROPOSALS, STUDIES, PARENTS, STARTS, STARTED, SETS)
+PLANNED = (CONFIGURATIONS, PROPOSALS, PARENTS, STARTS, STARTED, SETS)
+"""What a plan writes before a seed trains."""
+OF_A_STUDY = (ROWS, RESULTS, STATES, PROOFS, STUDIES, *PLANNED)
 
 NONE = type(None)
 KINDS: dict[type, tuple[type, ...]] = {

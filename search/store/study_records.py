@@ -23,6 +23,7 @@ from search.store.database import (
     KEY_COLUMNS,
     OF_A_STUDY,
     PARENTS,
+    PLANNED,
     PROOFS,
     PROPOSALS,
     RESULTS,
@@ -147,6 +148,19 @@ class StudyRecords:
         """Ask the study's driver to end, wherever it runs."""
         with self.database.begin() as db:
             db.execute(sa.update(STUDIES).filter_by(study=self.study).values(stop=True))
+
+    @retry_while_unavailable
+    def forget_plan(self) -> None:
+        """Delete the plan of a run that ended before its file was recorded, so that the next one plans anew.
+
+        Else a file that was refused, or its θ to start from, would decide what a corrected one trains.
+        """
+        begun = sa.select(STUDIES.c.study).where(STUDIES.c.study == self.study, STUDIES.c.definition.is_not(None))
+        trained = sa.select(ROWS.c.study).filter_by(study=self.study)
+        with self.writing() as db:
+            if db.scalar(begun.union(trained).limit(1)) is None:
+                for table in PLANNED:
+                    db.execute(sa.delete(table).filter_by(study=self.study))
 
     @retry_while_unavailable
     def delete_study(self) -> None:

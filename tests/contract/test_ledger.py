@@ -419,6 +419,7 @@ WRITES = {
     "create_configurations": lambda records: records.create_configurations([CONFIGURATION]),
     "create_proposal": lambda records: records.create_proposal(0, CONFIGURATION, {}),
     "create_parents": lambda records: records.create_parents([SimpleNamespace(number=0, as_dict=dict)]),
+    "forget_plan": lambda records: records.forget_plan(),
     "delete_study": lambda records: records.delete_study(),
 }
 

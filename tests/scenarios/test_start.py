@@ -159,6 +159,9 @@ def test_what_cannot_be_started_from_is_one_line(here, parent):
         (line,) = call("run", file, "--home", "home", code=2).stderr.splitlines()
         assert alike(line, f"error: {file}: {says}"), line
     assert not rows_of(here / "home", "child")
+    run(child_of({"study": "parent", "seed": 2}), here)
+    (found,) = configurations("child").values()
+    assert found.start.theta_of(Seed.of(7)) == parents_theta(2), "what was refused has left nothing"
 
 
 def test_a_tied_model_is_spelt_by_a_checkpoint_or_a_file(here):
