@@ -55,6 +55,11 @@ def parents_of(study: Study, records: StudyRecords) -> list[InitialTheta]:
     if not parents:
         parents = _choose(study.start, study.first_seeds, records)
         records.create_parents(parents)
+
+    for seed in study.first_seeds:
+        if any(parent.theta_of(seed) is None for parent in parents):
+            kept = "a study keeps the θ of those that it began with; train others as a study of their own"
+            raise UserError(f"study {study.name}: start.each: no θ is kept for seed {seed}: {kept}")
     return parents
 
 

@@ -125,6 +125,9 @@ def test_each_seed_may_go_on_from_its_own(here, parent):
         wanted = trained(preset("57p"), RECIPE, seed, start)
         assert torch.equal(pulled("child", seed, f"own-{seed}").theta_P, wanted.theta_P)
     assert ancestors_of(Checkpoint.load(Path("own-3")))[0]["seed"] == "3"
+    more = write_study(here, child_of({"study": "parent", "each": True}, seeds=[1, 2, 3]))
+    (line,) = call("run", more, "--home", "home", code=2).stderr.splitlines()
+    assert alike(line, f"error: {more}: study child: start.each: no θ is kept for seed 2: *"), line
 
 
 def test_into_ties_by_a_ramp(here, parent):
