@@ -301,7 +301,7 @@ def drive(home, study, grokked=(), client=None, seen=lambda driver: None):
         patch.setattr(mirror, "connect", lambda home: client)
         with records.lease, Driver.open(study, records, Silent()) as driver:
             records.update_study(study.model_dump(mode="json", by_alias=True))
-            driver.run(Watched(grokked, lambda: seen(driver)))
+            return driver.run(Watched(grokked, lambda: seen(driver)))
 
 
 def recorded(folder, *trials, text=STUDY, **more):

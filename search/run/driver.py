@@ -344,16 +344,21 @@ class Driver:
         failure: empty if it did not fail. traceback: the file that has it, which is named where the run ends.
         """
         abandoned = self.planner.give_back(worker, bool(failure))
-        if not abandoned:
-            return
+        if abandoned:
+            self._note_failure(worker, abandoned, failure, traceback)
 
-        seeds = f"seed {abandoned[0].seed}" if len(abandoned) == 1 else f"{len(abandoned):,} seeds"
-        self.ended.failed[f"{worker} ({seeds})"] = f"{failure} ({traceback})" if traceback else failure
-        self.records.censor({pair.key: pair.step for pair in abandoned}, failure)
-
+        # Without any too: its pairs may have been needless, and the last that their configurations waited for.
         ended = {"outcome": Outcome.CENSORED.value, "reason": failure}
         rows = [_row_of(pair, UNMEASURED | ended | {"steps": pair.step}) for pair in abandoned]
         self._complete(abandoned, rows)
+
+    def _note_failure(
+        self, worker: str, abandoned: Sequence[PlannedPair], failure: str, traceback: Path | None
+    ) -> None:
+        """Record pairs that failed too often, and keep why for the end of the run. Arguments: as of `_free_pairs`."""
+        seeds = f"seed {abandoned[0].seed}" if len(abandoned) == 1 else f"{len(abandoned):,} seeds"
+        self.ended.failed[f"{worker} ({seeds})"] = f"{failure} ({traceback})" if traceback else failure
+        self.records.censor({pair.key: pair.step for pair in abandoned}, failure)
 
     def _on_finished(self, name: str, failure: str | None) -> None:
         """Take back the pairs of an ended worker. Stop the run after several workers in a row that never began."""
@@ -398,6 +403,8 @@ class Driver:
                 self._note(configuration, is_done=False)
         for mirror in self.shown:
             self._drain(mirror)
+        if is_done:  # a stop that came since then ended the wait alone
+            self.ended.why = ""
 
         # Last of all, as nothing is chosen by the problems that verify (docs/statistics.md).
         rows = self.records.list_seeds()
@@ -419,7 +426,7 @@ class Driver:
             is_evidence = self.is_done and remaining == 1
             text = "the study's table and pictures" if is_evidence else f"{remaining} left"
             self.display.say(f"writing to {mirror.name}: {text}")
-        return self.is_done and self.lease.why is not None
+        return self.is_done and bool(self.lease.why or self.ended.why)
 
     def measures(self) -> Values:
         """Return what Prometheus is shown, by the names in search/run/prometheus.py."""

@@ -1,5 +1,6 @@
 """Mirrors: a study needs none, and another package's is told of all that MLflow is."""
 
+import signal
 from contextlib import contextmanager
 from types import SimpleNamespace
 
@@ -61,6 +62,20 @@ def test_a_study_needs_no_mirror(shown, home):
     assert {row.seed.init_seed: row.verified for row in rows if row.has_grokked} == dict.fromkeys(GROKKED, RIGHT)
     assert describe(removal.contents(records_of(home))).count("\n") == 3
     assert removal.delete(removal.contents(records_of(home))) == ""
+
+
+def test_a_signal_ends_the_wait_for_a_mirror_and_the_study_has_ended(shown, home):
+    shown["board"], asked = Board(), []
+
+    def drain(longest_s, away_s, tick):
+        asked.append(tick(1))
+        signal.raise_signal(signal.SIGINT)
+        asked.append(tick(1))
+        return 2
+
+    shown["board"].drain = drain
+    ended = drive(home, study_of(), GROKKED)
+    assert asked == [False, True] and not ended.interrupted and ended.why == ""
 
 
 def test_a_mirror_of_another_package_is_told(shown, home):
