@@ -41,8 +41,12 @@ class StudyDescent:
         self.records = records
         self.descent = Descent(DatabaseCandidates(records), rules)
         if not self.descent.candidates:
+            origins = list(map(_origin, parents))
+            with reraise_as():  # its path says where
+                for spec, _, _ in origins:
+                    study.stop.check(spec, study.base_recipe)
             with reraise_as("start"):
-                self.descent.begin(map(_origin, parents))
+                self.descent.begin(origins)
         self.configurations = records.list_configurations()
         self.waiting = [c.number for c in self.descent.candidates if c.reached is None]
 
@@ -76,7 +80,8 @@ class StudyDescent:
         candidate = next((c for c in candidates if c.configuration == configuration.key), None)
         if candidate is None or candidate.reached is not None or not all(row.is_final for row in rows):
             return
-        rows = self.records.list_seeds(configuration.key)  # a planner has outcomes alone
+        # A planner has outcomes alone; the ledger has seeds too that were begun and are asked for no more.
+        rows = [row for row in self.records.list_seeds(configuration.key) if row.is_final]
         self.waiting = [n for n in self.waiting if n != candidate.number]
         exact = max(r.best_exact or 0.0 for r in rows)
         accept = self.descent.rules.accept

@@ -47,7 +47,7 @@ class Planner:
     """The pairs of one study: those that wait, those that workers have, and which come next.
 
     rows: what the ledger has; final pairs are not trained again. proposals: of a search. configured: the file's
-    configurations where seeds start from a θ (search/store/starts.py).
+    configurations where seeds start from a θ (search/store/starts.py). numbered: keys of what was proposed, in order.
     """
 
     def __init__(
@@ -56,9 +56,10 @@ class Planner:
         rows: Sequence[SeedRecord],
         proposals: ProposalSource | None = None,
         configured: Sequence[Configuration] | None = None,
+        numbered: Iterable[str] = (),
     ):
         assert study.kind.proposes == (proposals is not None)
-        self.study, self.study_run, self.shapes = study, StudyRun(study, rows), BankShapes(study)
+        self.study, self.study_run, self.shapes = study, StudyRun(study, rows, numbered), BankShapes(study)
         self.capacity = Capacity()  # the driver sets it before it asks for the first pairs
         self.search, self.draw = Search(self.study_run, proposals), Draw(study)
         self.policies: list[Policy] = [
@@ -380,5 +381,7 @@ def plan(study: Study, records: StudyRecords) -> Planner:
 
         parents = starts.parents_of(study, records)
         listed = [] if study.kind.proposes else starts.configurations(study, parents, records)
+    # A study that is resumed may not list what was judged: the ledger says how many come before.
+    numbered = records.list_configurations() if study.kind.proposes else ()
     proposals = study.kind.propose(parents, records)
-    return Planner(study, records.list_seeds(), proposals, listed)
+    return Planner(study, records.list_seeds(), proposals, listed, numbered)

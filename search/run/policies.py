@@ -49,6 +49,8 @@ class Search(Policy):
     def __init__(self, run: StudyRun, proposals: ProposalSource | None):
         super().__init__(run)
         self.proposals = proposals
+        self.is_stuck = False
+        """True once the next proposal waits for a seed that this run trains no more: one that failed too often."""
 
     def next_round(self, capacity: Capacity) -> Round | None:
         """Return the first round of a new proposal.
@@ -65,6 +67,7 @@ class Search(Policy):
             assert self.proposals is not None
             configuration = self.proposals.ask()
             if configuration is None:
+                self.is_stuck = not open_
                 return None
 
             is_new = configuration.key not in self.run.states
@@ -76,12 +79,13 @@ class Search(Policy):
         return None
 
     def has_more(self) -> bool:
-        return self.proposals is not None and not (self.proposals.exhausted or self.run.enough)
+        return self.proposals is not None and not (self.is_stuck or self.proposals.exhausted or self.run.enough)
 
     def report(self, state: ConfigurationState) -> None:
         """Tell the sampler of a proposal whose first round was trained; one that was cut short stays open."""
-        if self.proposals and set(self.run.seed_rounds[0]) <= state.rows.keys():
-            self.proposals.tell(state.configuration, state.search_rows)
+        if self.proposals and all(map(state.is_final, self.run.seed_rounds[0])):
+            ended = [row for row in state.search_rows if row.is_final]
+            self.proposals.tell(state.configuration, ended)
 
 
 class Allocation(Policy):

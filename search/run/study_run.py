@@ -94,12 +94,17 @@ class ConfigurationState:
 
 
 class StudyRun:
-    """The states of a study's configurations. The planner changes them, policies read them. rows: the ledger's."""
+    """The states of a study's configurations. The planner changes them, policies read them.
 
-    def __init__(self, study: Study, rows: Iterable[SeedRecord]):
+    rows: the ledger's. numbered: keys of configurations in the order in which earlier runs planned them.
+    """
+
+    def __init__(self, study: Study, rows: Iterable[SeedRecord], numbered: Iterable[str] = ()):
         self.study, self.is_search = study, study.kind.proposes
         self.seed_rounds = study.rounds
         self.states: dict[str, ConfigurationState] = {}
+        self.numbers = {key: number for number, key in enumerate(numbered)}
+        """Places of configurations among all that were planned, by key."""
         self._rows: dict[str, dict[Seed, SeedRecord]] = {}
         self._recorded: Counter[str] = Counter()
         """Grokked seeds of the search in the ledger, by configuration's key."""
@@ -119,7 +124,8 @@ class StudyRun:
         """Return the state of a configuration, made from its recorded rows if it is new."""
         key = configuration.key
         if key not in self.states:
-            self.states[key] = ConfigurationState(configuration, self._rows.setdefault(key, {}), len(self.states))
+            number = self.numbers.setdefault(key, len(self.numbers))
+            self.states[key] = ConfigurationState(configuration, self._rows.setdefault(key, {}), number)
         return self.states[key]
 
     def record(self, rows: Iterable[SeedRecord]) -> None:

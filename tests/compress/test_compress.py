@@ -21,8 +21,10 @@ from compress.pictures import TREE, log_descents
 from model import preset
 from model.tied import Tied, constrained, free
 from search.run import driver
+from search.run.planner import plan
 from search.store.home import Home
 from search.study.file import parse_study
+from search.study.trial import Configuration
 from tests import CERTIFICATES, by_tier, needs_compiler
 from tests.commands import call, done, fails_with_one, says
 from tests.compress import golden
@@ -34,6 +36,7 @@ from tests.scenarios.test_interrupted import Died
 from tracking.outbox import Outbox
 from tracking.store import connect
 from tracking.tracker import Tracker
+from trainer import Recipe
 from trainer.checkpoints.checkpoint import Checkpoint
 
 START = CERTIFICATES / "46p"
@@ -185,6 +188,8 @@ def test_rounds_go_on_from_what_was_accepted_and_nothing_is_tried_twice(here):
     *_, last = configuration.start.lineage
     assert (last["configuration"], last["params"]) == (parent.configuration, parent.numbers)
     assert last["tied"] and configuration.start.lineage[0]["model"] == "54p"
+    again = plan(parse_study(json.dumps(STUDY), ""), records_of("home", "small"))
+    assert again.study_run.add(Configuration(preset("57p"), Recipe())).number == 12, "which seeds are spared stays"
     best = smallest(sets)
     assert lineage_of(sets, best.number)[0].number == 0
     done("pull", "small", "--best", "-o", "best", "--home", "home")
@@ -281,6 +286,14 @@ def test_a_start_that_is_not_right_enough_is_one_line(here, monkeypatch):
     line = "start: 46p has not grokked: it adds 12 of 54,600 of our own problems wrongly"
     assert refused.stderr.splitlines() == [f"error: {here / 'small.yaml'}: {line}"]
     run(here, compress=STUDY["compress"] | {"accept": {"exact": 0.99}, "rounds": 1})
+
+
+@needs_compiler
+@pytest.mark.usefixtures("untrained")
+def test_a_screen_that_reads_what_the_net_lacks_is_one_line(here):
+    refused = run(here, code=2, stop={"screen": {"at": 60, "keep": {"nothing": 0.5}}})
+    assert refused.stderr.startswith(f"error: {here / 'small.yaml'}: stop.screen.")
+    assert refused.stderr.count("\n") == 1
 
 
 def test_a_round_that_is_written_again_as_the_answer_was_lost_is_there_once(here):

@@ -6,10 +6,14 @@ import pytest
 
 from model import preset
 from search.run.forecast import forecast
+from search.run.packing import Capacity
+from search.run.planner import Planner
+from search.run.study_run import PlannedPair
 from search.stats.record import ENOUGH
 from search.study.file import parse_study
-from tests.planners import ONLY, SWEEP, end, finish, hear, numbers, planner_of, row_of, taken
-from trainer import Outcome
+from search.study.trial import Configuration
+from tests.planners import ONLY, SEARCH, SWEEP, end, finish, hear, numbers, planner_of, row_of, taken
+from trainer import Outcome, Seed
 
 UNTIL = """
 name: until
@@ -165,3 +169,54 @@ def test_what_a_dead_worker_had_is_trained_by_another_and_given_up_in_the_end(ho
     assert planner.complete(first, [row_of(pair, Outcome.CENSORED) for pair in first]) == []
     trained, complete = finish(planner)
     assert [numbers(pairs) for pairs in trained] == [[3, 4], [5]] and len(complete) == 1
+
+
+# ---- proposals that wait for one another
+
+
+class Waiting:
+    """A proposal, after which the next one waits for its outcome."""
+
+    exhausted = False
+
+    def __init__(self, study, earlier=()):
+        self.left, self.earlier, self.told = [Configuration(*study.listed[0])], list(earlier), []
+
+    def proposed(self):
+        return self.earlier
+
+    def ask(self):
+        return self.left.pop() if self.left else None
+
+    def tell(self, configuration, rows):
+        self.told.append(rows)
+
+
+def test_a_study_ends_if_its_next_proposal_waits_for_a_seed_that_was_given_up():
+    study = parse_study(SEARCH + "faults: {max_failures: 0}\n", "test")
+    planner = Planner(study, [], Waiting(study), numbered=["two", "earlier"])
+    planner.capacity = Capacity(2)
+    while pairs := taken(planner):
+        (state,) = planner.study_run.states.values()
+        assert state.number == 2 and not planner.is_done
+        assert planner.give_back("a", has_failed=True) == pairs
+        planner.complete(pairs, [row_of(pair, Outcome.CENSORED) for pair in pairs])
+    assert planner.is_done and planner.search.proposals.told == []
+
+
+def test_a_seed_that_the_file_asks_for_no_more_keeps_no_proposal_open():
+    study = parse_study(SEARCH.replace("count: 3", "count: 1"), "test")
+    configuration = Configuration(*study.listed[0])
+    ended, left = (row_of(PlannedPair(configuration, Seed.of(n)), o) for n, o in ((1, "failed"), (2, "censored")))
+    source = Waiting(study, [configuration])
+    Planner(study, [ended, left], source)
+    assert source.told == [[ended]]
+
+
+def test_seeds_that_died_with_their_worker_and_are_needless_end_their_configuration(home):
+    planner = planner_of(UNTIL, home)
+    first, second = taken(planner, "a"), taken(planner, "b")
+    hear(planner, "a", grokked=(1,))
+    ended = end(planner, "a", first, [row_of(pair, Outcome.GROKKED) for pair in first])
+    assert ended == [] and planner.give_back("b", has_failed=True) == [] and planner.is_done
+    assert planner.complete([], []) == [second[0].configuration]
