@@ -97,6 +97,8 @@ def _field(path: str, space: Space, configurations: pd.DataFrame) -> Field:
     distribution = space.get(path)
     name = path.partition(".")[2]
     values = configurations[path]
+    if distribution and None in (distribution.choice or ()):
+        values = values.astype(object).where(values.notna(), shown(None))  # nothing is a value here, like any other
     if distribution and distribution.after:
         # The sampler draws the distance: the sum would show what the other field does.
         values = values - configurations[distribution.after]

@@ -14,7 +14,7 @@ import yaml
 from jinja2 import Environment, StrictUndefined
 from matplotlib.figure import Figure
 
-from reports.fields import columns, fields_of, meaning, shown
+from reports.fields import Field, columns, fields_of, meaning, shown
 from reports.flags import MOST_GRIDS, Flag, Grid, flag_grids, notes_on, notes_on_one, single_flags
 from reports.markup import STYLE, guarded
 from reports.plots import (
@@ -571,8 +571,14 @@ class _Page:
         """Share of each searched field in what the fields explain; None for no search, or a small one."""
         if not self.is_search or len(self.configurations) < FEWEST_FOR_IMPORTANCE:
             return None
+        fields = [field for field in self.fields if field.is_present.all()]
         objective = shrunk(self.configurations, self.own)
-        return importances(self.fields, objective, self._redrawn())
+        return importances(fields, objective, self._redrawn()) if fields else None
+
+    @property
+    def partly_searched(self) -> list[Field]:
+        """Fields that some configurations lack: of these there is no importance."""
+        return [field for field in self.fields if not field.is_present.all()]
 
     @property
     def is_search(self) -> bool:
@@ -613,6 +619,8 @@ class _Page:
             return ""
         if len(self.configurations) < FEWEST_FOR_IMPORTANCE:
             return f"Parameter importance takes {FEWEST_FOR_IMPORTANCE} configurations or more."
+        if len(self.partly_searched) == len(self.fields):
+            return "No field is searched in all configurations: no parameter importance."
         return "All configurations did equally well: no parameter importance."
 
 

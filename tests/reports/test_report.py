@@ -4,7 +4,9 @@ import html
 import json
 import os
 import re
+from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
 
@@ -15,6 +17,7 @@ from reports.plots import COLOURS, GREY
 from reports.plots_search import Importances, importance_figure
 from reports.report import TEMPLATE, percentages_whole, report
 from search import plugins
+from search.study.space import Distribution
 from search.study.trial import Configuration
 from tests.reports.test_plots import frames, one, searched, seed_row, study_of
 
@@ -225,17 +228,31 @@ def test_a_study_of_one_flag_answers_it_first_and_large():
 
 
 def test_a_field_that_was_not_searched_somewhere_is_shown_there_as_nothing():
-    space = {"model.tie_vo": {"choice": [False, True]},
-             "recipe.clip": {"float": [0.5, 2.0], "when": {"model.tie_vo": True}}}  # fmt: skip
-    study = study_of(space=space, sampler={"configurations": 2})
-    drawn = [{"model.tie_vo": False}, {"model.tie_vo": True, "recipe.clip": 0.75}]
-    configurations = [Configuration(*study.configuration(study.resolved(numbers))) for numbers in drawn]
-    recorded = [seed_row(configuration, n, "failed", 60_000) for configuration in configurations for n in range(2)]
+    space = {
+        "model.tie_vo": {"choice": [False, True]},
+        "recipe.clip": {"float": [0.5, 2.0], "when": {"model.tie_vo": True}},
+        "recipe.lr": {"float": [0.001, 0.1]},
+    }
+    study = study_of(space=space, sampler={"configurations": 8})
+    configurations, recorded = [], []
+    for n in range(8):
+        numbers = {"recipe.lr": 0.01 + n / 100, "model.tie_vo": n > 5} | ({"recipe.clip": n / 8} if n > 5 else {})
+        configurations.append(Configuration(*study.configuration(study.resolved(numbers))))
+        recorded += [seed_row(configurations[n], k, "failed" if k > n else "grokked", 9_000) for k in range(8)]
     given = study, *frames(study, configurations, recorded)
     (clip,) = (field for field in fields_of(*given[:2]) if field.name == "clip")
-    assert sorted(clip.labels()) == ["0.75", "–"]
-    assert [study.kind.name_of(c) for c in configurations] == ["tie_vo off", "tie_vo on, clip 0.75"]
-    assert "tie_vo on, clip 0.75" in words_of(*given)
+    assert sorted(set(clip.labels())) == ["0.75", "0.875", "–"]
+    assert study.kind.name_of(configurations[-1]) == "tie_vo on, clip 0.875, lr 0.08"
+    assert "clip" not in study.kind.name_of(configurations[0])
+    page = report_module._Page(*given)
+    assert {field.name for field, _ in page.importances.shares} == {"lr", "tie_vo"}
+    assert "Left out, as not every configuration searches it: clip." in words_of(*given)
+
+
+def test_nothing_is_a_value_that_may_be_drawn():
+    study = SimpleNamespace(kind=SimpleNamespace(space={"model.args.hidden": Distribution(choice=[None, 16])}))
+    (field,) = fields_of(study, pd.DataFrame({"model.args.hidden": [None, 16, None]}))
+    assert field.varies and field.labels() == ["–", "16", "–"] and field.is_present.all()
 
 
 def test_a_percentage_stays_on_its_line_and_what_is_quoted_as_it_is():
