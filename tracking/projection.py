@@ -369,9 +369,10 @@ def _write_picture(
     rows = select_drawn(final)
     curves = curve_table(configuration, [seed.result for seed in records.seeds(rows)])
     grokked = [(r.init_seed, r.data_seed) for r in rows if r.has_grokked]
-    some = f", {len(rows):,} of {len(final):,} seeds" if len(rows) < len(final) else ""
+    some = f" (drawn: {len(rows):,})" if len(rows) < len(final) else ""
     name = f"study {tracker.study.name}, {tracker.study.kind.name_of(configuration)}"
-    title = f"{name}{some}: {len(grokked):,} of {len(rows):,} seeds grokked"
+    winners = sum(row.has_grokked for row in final)
+    title = f"{name}: {winners:,} of {len(final):,} seeds grokked{some}"
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, CURVES_PNG)
         path.write_bytes(png(curves_figure(curves, grokked, title)))
@@ -383,9 +384,11 @@ def select_drawn(final: Sequence[SeedRecord]) -> list[SeedRecord]:
     if len(final) <= MOST_DRAWN:
         return list(final)
     ordered = sorted(final, key=lambda row: row.seed)
-    winners = [r for r in ordered if r.has_grokked][: MOST_DRAWN // 2]
+    winners = [r for r in ordered if r.has_grokked]
     losers = [r for r in ordered if not r.has_grokked]
-    return winners + losers[: MOST_DRAWN - len(winners)]
+    room = max(MOST_DRAWN // 2, MOST_DRAWN - len(losers))  # half, or what the losers leave
+    drawn = winners[:room]
+    return drawn + losers[: MOST_DRAWN - len(drawn)]
 
 
 def _write_first_seeds(

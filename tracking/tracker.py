@@ -186,7 +186,11 @@ class Tracker:
         parent = self._parent_of(configuration)
         tags |= {PARENT_TAG: parent} if parent else {}
         note = run.tags.get(NOTE)
-        is_ours = note is None or describes(note, run.name) or describes(note, name)
+        is_named = note is None or describes(note, run.name)
+        is_ours = is_named or describes(note or "", name)
+        if is_named and run.name != name:  # before the description, which is what says whose name it is
+            self.client.update_run(run.id, name=name)
+            run.name = name
         if is_ours:
             tags |= describe_configuration(self.study.name, name, configuration)
         params = main_params(configuration, self.study.kind.varied)
@@ -197,9 +201,6 @@ class Tracker:
             )
         texts = {key: json.dumps(v) if isinstance(v, list) else str(v) for key, v in params.items()}
         self.write(run, tags=tags, params=texts)
-        if is_ours and run.name != name:
-            self.client.update_run(run.id, name=name)
-            run.name = name
 
     def _parent_of(self, configuration: Configuration) -> str | None:
         """Return the run of the configuration that this one's θ is of, in this study or another one of this store."""

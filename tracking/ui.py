@@ -128,9 +128,11 @@ def show_studies(client: MlflowClient, start: str) -> str | None:
     from tracking.store import STUDY_TAG
     from tracking.views import addresses
 
-    experiments = client.search_experiments(max_results=LISTED + 1, order_by=["creation_time DESC"])
-    studies = [(e.tags.get(STUDY_TAG) or e.name, e) for e in experiments if e.name != "Default"]
-    studies = [(name, e) for name, e in studies if is_name(name)][:LISTED]
+    # By their tag: a team's server has experiments of others too.
+    ours = f"tags.`{STUDY_TAG}` LIKE '%'"
+    experiments = client.search_experiments(filter_string=ours, max_results=LISTED, order_by=["creation_time DESC"])
+    studies = [(e.tags[STUDY_TAG], e) for e in experiments]
+    studies = [(name, e) for name, e in studies if is_name(name)]
     pages = [addresses(start, e.experiment_id, e.tags) for _, e in studies]
     for (name, _), views in zip(studies, pages, strict=True):
         click.echo(f"  {name}")

@@ -18,7 +18,7 @@ from tests import needs_plugins
 from tests.commands import call, fails_with_one
 from tests.homes import STUDY, empty_home, two_studies
 from tracking import ui
-from tracking.store import connect
+from tracking.store import STUDY_TAG, connect
 from trainer.checkpoints.checkpoint import JSON_FILE, THETA_FILE, Checkpoint
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -81,7 +81,9 @@ def test_an_experiment_that_is_no_study_is_not_listed(name, home, capsys):
     """Any program can make one in MLflow's store, by any name."""
     client = connect(home, f"sqlite:///{home.mlflow_db}", creates=True)
     for each in (name, "honest"):
-        client.create_experiment(each)
+        client.create_experiment(each, tags={STUDY_TAG: each})
+    client.create_experiment("a colleague's")
+    client.create_experiment("theirs")
     ui.show_studies(client, "http://127.0.0.1:5000/")
     assert [line.strip() for line in capsys.readouterr().out.splitlines() if "http" not in line] == ["honest"]
 

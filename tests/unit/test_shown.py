@@ -1,5 +1,6 @@
 """What MLflow shows is declared once, and written by difference: what it has is not written again."""
 
+from collections import Counter
 from types import SimpleNamespace
 from unittest.mock import Mock
 
@@ -149,8 +150,9 @@ def test_runs_get_the_name_and_parameters_of_an_extended_search_unless_a_user_na
     extend("57p, clip 1")
     assert server.calls == []
     run.name = "the good one"
-    extend("again")
-    assert run.name == "the good one" and server.calls == []
+    for name in ("57p, clip 1", "again"):
+        extend(name)
+        assert run.name == "the good one" and server.calls == []
 
 
 def test_seeds_through_stages_are_counted_after_each():
@@ -161,3 +163,10 @@ def test_seeds_through_stages_are_counted_after_each():
     ]
     metrics = final_metrics(rows)
     assert (metrics["left.wide"], metrics["left.a_b c"]) == (1, 1)
+
+
+@pytest.mark.parametrize(("won", "lost", "drawn"), [(200, 800, (128, 128)), (300, 10, (246, 10)), (9, 800, (9, 247))])
+def test_of_many_seeds_winners_and_losers_are_drawn_as_far_as_there_is_room(won, lost, drawn):
+    outcomes = [GROKKED] * won + [FAILED] * lost
+    chosen = projection.select_drawn([SeedRecord(init_seed=n, outcome=o) for n, o in enumerate(outcomes)])
+    assert tuple(Counter(row.outcome for row in chosen).values()) == drawn

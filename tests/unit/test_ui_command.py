@@ -40,6 +40,11 @@ def client(here, monkeypatch):
     return connect(home, creates=True)
 
 
+def shown(client, study):
+    """Make a study's experiment. Returns its id."""
+    return client.create_experiment(study, tags={store.STUDY_TAG: study})
+
+
 @pytest.fixture
 def opened(monkeypatch):
     """The pages that were opened at a terminal with a display; links that were followed are in `pages`."""
@@ -52,8 +57,8 @@ def opened(monkeypatch):
 
 def test_the_latest_studies_are_listed_first_and_the_first_is_opened(client, opened, here):
     for i in range(22):
-        client.create_experiment(f"old-{i}")
-    mine = client.create_experiment("57p")
+        shown(client, f"old-{i}")
+    mine = shown(client, "57p")
     write_views(client, load_study("57p"), mine)
     port = free_port()
     lines = call("ui", "--port", port).stdout.splitlines()
@@ -86,7 +91,7 @@ def test_the_token_is_another_each_time_and_left_out_by_name_only(client):
 def test_a_server_that_has_the_records_shows_them_itself(client, opened, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://records:5000")
     monkeypatch.setattr(store, "connect", lambda home, uri: client)
-    write_views(client, load_study("57p"), client.create_experiment("57p"))
+    write_views(client, load_study("57p"), shown(client, "57p"))
     said, _, table, charts, seeds = call("ui").stdout.splitlines()
     assert said == "the records are on the MLflow server http://records:5000"
     assert opened == [table.split()[1]] and table.split()[1].startswith("http://records:5000/#/experiments/")
@@ -131,7 +136,7 @@ def test_what_is_no_address_of_a_proxy_is_one_line(here):
 
 
 def test_behind_a_proxy_its_addresses_are_printed(client, here):
-    client.create_experiment("57p")
+    shown(client, "57p")
     lines = call("ui", "--port", free_port(), "--behind", "https://lab.example/adder/").stdout.splitlines()
     assert lines[0].startswith("https://lab.example/adder/?token=")
     pages = [line for line in lines if "http" in line and "token" not in line]
