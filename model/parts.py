@@ -24,7 +24,7 @@ def parts_of(spec: Spec, name: str) -> Parts:
     """Return a kind of parts of a spec. Raises ValueError if the family names none so."""
     if name not in spec.parts:
         names = ", ".join(spec.parts) or "no parts that can go"
-        raise ValueError(f"{spec.label} has {names}, and no {name!r:.80}")
+        raise ValueError(f"{spec.label} with these constraints has {names}, and no {name!r:.80}")
     return spec.parts[name]
 
 

@@ -86,7 +86,7 @@ class Spec(ABC):
     essential: ClassVar[tuple[str, ...]] = ()
     """Slices of θ that must not be all zero: without them every answer is the same."""
     parts: ClassVar[Mapping[str, Parts]] = {}
-    """Kinds of parts that can go one at a time, by name (model/parts.py)."""
+    """Kinds of parts that can go one at a time, by name (model/parts.py): the rest computes as with them at zero."""
     runs_code: ClassVar[bool] = False
     """True if specs are made of users' code (model/trust.py). Its name, FILE.py:NAME or package.module:NAME, is the
     option that is called as the family; `code` is the text of a file, which studies read, and `digest` its SHA-256."""

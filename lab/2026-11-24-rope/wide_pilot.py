@@ -1,4 +1,4 @@
-"""Wide first for the rope family: the pilot that README.md tells of. It had no plan.
+"""Wide first for the rope family: the pilot that README.md tells of. It had no plan. `narrow 36p` is refused now.
 
 python lab/2026-11-24-rope/wide_pilot.py wide PRESET       # eight hidden units, seeds 101 to 132
 python lab/2026-11-24-rope/wide_pilot.py narrow PRESET [MIDDLE]    # then two, some by way of MIDDLE units; eight seeds

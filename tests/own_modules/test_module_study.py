@@ -135,7 +135,7 @@ WRONG = {
         "scales.big.model.module: gone.py",
     ),
     "rows": ({**scales(small=net()["model"]), "constraints": ["width"]}, "constraints.0: unknown constraint 'width'"),
-    "no parts": (staged({"keep": {"heads": 2}}), "recipe: stages[1]: Net has units, and no 'heads'"),
+    "no parts": (staged({"keep": {"heads": 2}}), "recipe: stages[1]: Net with these constraints has units"),
     "class": (staged({"into": net("GPT")["model"]}), "recipe: stages[1]: a Net does not become a GPT"),
     "stages": (staged(TO_THREE, hidden=4), "recipe: stages must lead to the model, and end at another one"),
     "stage": (staged({"into": {"module": "no.py:Net"}}), "recipe.stages[1].into.module: no.py: no such file"),

@@ -223,8 +223,9 @@ class Keep(Whole):
 class Into(Whole):
     """Become a spec that is the net with ties.
 
-    Before that the net's parts may trade places, and the net may become its mirror image. The best way is the one in
-    which the ties cost the least loss.
+    Before that the net's parts may trade places, and the net may become its mirror image: the same function of a
+    problem, at another distance from the ties. Not so units whose second layer is the head, which stays where it is
+    (tie_fc2_head): their other order is another net. The best way is the one in which the ties cost the least loss.
     """
 
     target: Spec
@@ -243,7 +244,6 @@ class Into(Whole):
         import torch
 
         ties, _ = inside(spec, self.target)
-        # Each way is the same function of a problem, at another distance from the ties.
         order_OP = torch.tensor(list(orders(spec)))
         theta_WP = torch.cat([own_P[order_OP] for own_P in (theta_P, *spec.images(theta_P))])
         matrix_RP = selection_matrix(ties).to(theta_P.dtype)

@@ -67,10 +67,6 @@ class Rope(Spec):
         "k_norm": "norm of keys",
     }
     essential: ClassVar[tuple[str, ...]] = ("tokens", "arc", "norm", "norm3")
-    parts: ClassVar[dict[str, Parts]] = {
-        "units": Parts("ffn", {"gate": 0, "up": 0, "down": 1}),
-        "heads": Parts("heads", {"q": 0, "o": 1, "o_A": 0}),
-    }
 
     # Sizes
     width: int = option(3, "width of the residual", unit="dimensions", ge=2, le=8)
@@ -315,6 +311,13 @@ class Rope(Spec):
     def inputs(self) -> int:
         """Tokens that are read: all but the last."""
         return self.prompt + self.answers - 1
+
+    @property
+    def parts(self) -> dict[str, Parts]:  # type: ignore[override]
+        """Heads, and hidden units; but not units that turn in pairs, each of which writes what two of them read."""
+        heads = {"heads": Parts("heads", {"q": 0, "o": 1, "o_A": 0})}
+        units = {"units": Parts("ffn", {"gate": 0, "up": 0, "down": 1})}
+        return heads if self.turned_down else units | heads
 
     @property
     def free_down(self) -> bool:
