@@ -88,6 +88,8 @@ FILES = {
     "name: x\nmodel: {rung: 67p, hidden: 1}\nseeds: [1]": "model.hidden: must be from 2 to 16, got 1",
     "name: x\nmodel: 170p\nseeds: [1]\nrecipe: {recycle_every: 2000, recycle_unless: [[token, 0.5]]}":
         "*needs a model with the probe `switches`*",
+    f"name: x\nmodel: {{preset: 67p, one_unit: true}}\nseeds: [1]\nrecipe: {RECYCLING}":
+        "*needs a model with * and two hidden units*",
     # Seeds and when they end
     BEGIN + "seeds: [4, 5, 4]": "seeds: a seed is listed twice",
     BEGIN + "seeds: [2147483648]": "seeds.0: must be less than or equal to 2147483647, got 2147483648",

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from itertools import islice
 
-
 import pytest
 import torch
 
@@ -40,7 +39,7 @@ def test_what_is_kept_computes_what_is_left_when_the_others_are_cut(name):
     assert not torch.allclose(logits(spec, theta_P), logits(spec, cut_P), atol=1e-3)
 
 
-@pytest.mark.parametrize("spec", [*WIDE.values(), *PRESETS.values()])
+@pytest.mark.parametrize("spec", [*WIDE.values(), *PRESETS.values(), replace(preset("100p"), one_unit=True)])
 def test_parts_that_trade_places_compute_the_same(spec):
     theta_P = spec.initial(7) + 0.3 * torch.randn(spec.params, generator=torch.Generator().manual_seed(7))
     first, *others = islice(orders(spec), 6)

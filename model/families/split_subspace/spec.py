@@ -72,7 +72,6 @@ class SplitSubspace(Spec):
     }
 
     essential: ClassVar[tuple[str, ...]] = ("tokens", "arc", "head", "norm")
-    parts: ClassVar[dict[str, Parts]] = {"units": Parts("hidden", {"fc1": 0, "fc1_bias": 0, "fc2": 1})}
 
     # Sizes, and numbers that are initial values or, where a constraint fixes them, constants
     tok_dim: int = option(3, "width of the token subspace", unit="dimensions", ge=2, le=8)
@@ -381,6 +380,12 @@ class SplitSubspace(Spec):
         return 1 if self.one_unit else self.hidden
 
     @property
+    def parts(self) -> dict[str, Parts]:  # type: ignore[override]
+        """Hidden units, where there is more than one."""
+        kinds = {"units": Parts("hidden", {"fc1": 0, "fc1_bias": 0, "fc2": 1})}
+        return {} if self.one_unit else kinds
+
+    @property
     def norm_numbers(self) -> int:
         """Numbers that the weights of all norms are made of, where they have a structure; else 0."""
         if self.structured_norm3:
@@ -524,4 +529,6 @@ class SplitSubspace(Spec):
         return cast("list[Tensor]", self._images.images(self, theta_P))
 
     def recycled(self) -> Callable[[Any, Tensor], Tensor] | None:
-        return self._probes.opposed if "switches" in self.probes() else None
+        # A single unit has no other whose opposite it could be.
+        has_two = "switches" in self.probes() and not self.one_unit
+        return self._probes.opposed if has_two else None
