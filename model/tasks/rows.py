@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 1 << 20
 OPERATIONS = ("a+b", "a-b", "a*b", "a/b", "a^2+ab+b^2")
+ROUNDING = 1e-9
+"""More than a share of MOST_ROWS can be off: 100 · 0.29 is a little less than 29, and means 29."""
 SPLIT = 0x5917
 """Apart from other words of a counter."""
 
@@ -57,7 +59,7 @@ class Rows(Task):
     @property
     def trained(self) -> int:
         """Number of rows that are trained on."""
-        return int(self.count * self.train)
+        return int(self.count * self.train + ROUNDING)
 
     @property
     def problems(self) -> int:

@@ -81,6 +81,12 @@ def test_no_step_trains_on_what_decides_and_the_split_is_the_split_seeds(spelt):
     assert set(selection(other, 5_000)[0][0].long().tolist()) != decisive
 
 
+@pytest.mark.parametrize("train, count", [(0.29, 29), (0.57, 57), (0.299, 29), (0.5, 50)])
+def test_a_whole_share_of_the_rows_is_all_of_it(train, count):
+    """100 · 0.29 is a little less than 29."""
+    assert make_task(f"modular modulus=10 train={train}").trained == count
+
+
 def test_a_batch_is_a_function_of_seed_and_step_and_covers_the_training_rows():
     task = make_task("modular modulus=13")
     a, _ = task.sample(SEEDS, SEEDS * 0 + 5, 40)
