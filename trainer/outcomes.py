@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ctypes import c_float
 from enum import StrEnum
 
 MEASURES = ("exact", "token", "loss", "train_loss")
@@ -11,6 +12,14 @@ BEST = ("exact", "token")
 """Measures of which rules and thresholds read the best value so far. Of a probe they read the newest."""
 PROBE = "probe."
 """Prefix of a probe's name among measures."""
+
+
+def as_measured(name: str, bound: float) -> float:
+    """Return a bound of a measure or probe, to compare its value with, in the precision of the value.
+
+    Those of BEST are float32, in which 0.95 is a little less: a seed that has just what is asked for has enough.
+    """
+    return c_float(bound).value if name in BEST else bound
 
 
 class Outcome(StrEnum):

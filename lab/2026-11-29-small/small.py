@@ -26,7 +26,7 @@ from lab.plans import load_plan
 from model import verify
 from trainer import Pair, Recipe, Seed
 from trainer.checkpoints.checkpoint import Checkpoint
-from trainer.outcomes import Outcome
+from trainer.outcomes import Outcome, as_measured
 from trainer.recipe.passed import passed
 from trainer.recipe.stages import end_of, road_of
 from trainer.road import RoadBank
@@ -97,7 +97,8 @@ def enter(bank: RoadBank, before: RoadBank) -> None:
     bank._withdraw(bank.travellers)
     for traveller, arrived in zip(bank.travellers, before.travellers, strict=True):
         hand_over(traveller, arrived)
-        if arrived.is_last_stage and arrived.best and arrived.best.score >= traveller.stage.enough:
+        enough = as_measured("exact", traveller.stage.enough)
+        if arrived.is_last_stage and arrived.best and arrived.best.score >= enough:
             traveller.go_on(bank._losses)
         else:
             traveller.outcome = Outcome.FAILED

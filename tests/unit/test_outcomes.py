@@ -9,6 +9,7 @@ import torch
 from tests.banks import SPEC, make, pair
 from trainer import Outcome, Seed
 from trainer.recipe.seed import is_spared
+from trainer.recipe.thresholds import reaches_any
 from trainer.stopping import Hopeless, Rung
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems")
@@ -128,6 +129,17 @@ def test_a_seed_is_ended_by_what_it_has_shown(stop, exact, token, is_spared, exp
     monkeypatch.setattr("trainer.bank.tracker.is_spared", lambda seed: is_spared)
     bank, _ = scripted(exact, token, pairs=ruled(*stop))
     assert facts(bank) == expected
+
+
+@pytest.mark.parametrize("share", [0.35, 0.7, 0.9, 0.95])
+def test_a_measure_that_is_just_what_is_asked_for_is_enough(share):
+    """Measures are float32, in which these shares are a little less."""
+    exact, lower = torch.tensor([share, share - 1e-6])
+    assert reaches_any([("exact", share)], {"exact": exact.item()})
+    assert not reaches_any([("exact", share)], {"exact": lower.item()})
+    assert not reaches_any([("odd", share)], {"odd": exact.item()}), "probes are not"
+    rung = Rung(5_000, (("exact", share, inf),))
+    assert rung.keeps({"exact": exact}) and not rung.keeps({"exact": lower})
 
 
 def test_a_rung_keeps_whoever_has_any_of_what_it_asks_for():

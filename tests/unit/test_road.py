@@ -21,7 +21,7 @@ from trainer.outcomes import Outcome
 from trainer.recipe.passed import passed
 from trainer.recipe.stages import Into, road_of
 from trainer.road import RoadBank
-from trainer.road.traveller import Traveller
+from trainer.road.traveller import Net, Traveller
 from trainer.step.objective import answer_logits
 from trainer.step.step import tokens_of
 
@@ -122,6 +122,16 @@ def test_a_seed_that_is_not_good_enough_is_lost_where_it_stands():
     assert result.outcome == Outcome.FAILED
     assert (result.steps, result.theta_P.tolist(), result.best_exact) == (400, [0.0] * 57, 0.0)
     assert len(result.curve_EM) == 4
+
+
+@pytest.mark.parametrize("exact, outcome", [(4_750, None), (4_749, Outcome.FAILED)])
+def test_a_seed_that_is_just_good_enough_goes_on(exact, outcome):
+    """Shares of the selection problems are float32, in which 0.95 is a little less."""
+    traveller = Traveller(Pair(of_stages({"name": "wide", "model": "57p"}, {"name": "more"}), Seed.of(3)))
+    share = (torch.tensor(exact) / 5_000).item()
+    traveller.leg.ended[0] = Net(share, share, False, False, 200, None, torch.zeros(57), torch.zeros(2, 4))
+    traveller.go_on(lambda stage: lambda theta_WP: theta_WP[:, 0])
+    assert traveller.outcome == outcome
 
 
 def test_a_seed_that_has_spent_its_budget_is_not_tried_further():

@@ -23,7 +23,7 @@ from torch import Tensor
 from model.spec import choices
 from trainer.bank.saved import DIGEST, digest
 from trainer.bank.tracker import Result
-from trainer.outcomes import MEASURES, Outcome
+from trainer.outcomes import MEASURES, Outcome, as_measured
 from trainer.recipe import Pair, Recipe
 from trainer.recipe.passed import Passed, told
 from trainer.recipe.stages import Stage, Try, Whole, end_of, road_of
@@ -161,7 +161,7 @@ class Traveller:
             self._begin(Leg(leg.stage, True), [best] if is_whole else self.incoming, losses)
         elif self.is_last_stage:
             self.outcome = Outcome.GROKKED if best.grokked else Outcome.FAILED
-        elif best.score < stage.enough:
+        elif best.score < as_measured("exact", stage.enough):
             self.outcome = Outcome.FAILED
         else:
             self._enter_next_stage(best, losses)

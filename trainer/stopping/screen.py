@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from model import preset_name
 from model.fields import did_you_mean
-from trainer.outcomes import BEST
+from trainer.outcomes import BEST, as_measured
 from trainer.stopping.rule import MEASURED, Rule, Seen
 
 if TYPE_CHECKING:
@@ -66,8 +66,8 @@ class Rung(Rule):
 
         kept = torch.zeros((), dtype=torch.bool)
         for name, low, high in self.keep:
-            value = values[name].double()  # as `low` and `high` are
-            kept = kept | (low <= value) & (value <= high)
+            value = values[name].double()  # as the bounds are
+            kept = kept | (as_measured(name, low) <= value) & (value <= as_measured(name, high))
         return kept
 
     def check(self, spec: Any, recipe: Any) -> None:
