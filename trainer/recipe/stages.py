@@ -78,7 +78,8 @@ class Stages(Group):
     @staticmethod
     def validate(recipe: Any) -> None:
         if recipe.stages:
-            rows = tuple(_checked(row, n) for n, row in enumerate(recipe.stages))
+            names = [field.name for field in dataclasses.fields(recipe)]
+            rows = tuple(_checked(row, n, names) for n, row in enumerate(recipe.stages))
             object.__setattr__(recipe, "stages", rows)
             road_of(recipe)
 
@@ -93,8 +94,11 @@ def _check_place(row: Any, n: int) -> None:
         raise ValueError("stages[0]: the first stage trains its model as it is; keep and into are for later ones")
 
 
-def _checked(row: Any, n: int) -> Values:
-    """Return a row of `stages` with its models spelt out. Raises ValueError for one of another form."""
+def _checked(row: Any, n: int, names: Sequence[str]) -> Values:
+    """Return a row of `stages` with its models spelt out. Raises ValueError for one of another form.
+
+    names: the fields of a recipe.
+    """
     # All types are checked: a row is a stranger's, and would else fail far from here, in another's words.
     _check_place(row, n)
     for key in row:
@@ -105,6 +109,9 @@ def _checked(row: Any, n: int) -> Values:
             raise ValueError(f"stages[{n}].{key} must be fields of a recipe, got {row[key]!r:.80}")
         if "stages" in row.get(key, {}):
             raise ValueError(f"stages[{n}].{key}: a stage has no stages of its own")
+        for name in row.get(key, {}):
+            if name not in names:
+                raise ValueError(f"stages[{n}].{key}.{name!s:.80}: unknown field; {did_you_mean(name, names)}")
     for key in ("tries", "longer_tries"):
         count = row.get(key, 1)
         if type(count) is not int or not 1 <= count <= 100:
