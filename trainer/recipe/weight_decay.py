@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 SCHEDULES = ("constant", "drops", "cyclical", "warmup", "smooth")
 MOST_DROPS = 4
+MOST_CYCLES = 15_900
+"""2 pi times as many are below 100,000, beyond which the engine has no sine (model/cpp/polynomials.h)."""
 REFLECTION = "Reflection 2 and 5, which name it and do not say how"
 
 
@@ -95,6 +97,9 @@ class WeightDecay(Group):
             raise ValueError("wd_schedule=drops needs wd_drops")
         if recipe.wd_schedule == "smooth" and recipe.wd_drop == 1:
             raise ValueError("wd_schedule=smooth needs wd_drop below 1: decay falls to its square")
+        if recipe.wd_schedule == "cyclical" and recipe.steps > MOST_CYCLES * recipe.wd_period:
+            lengths = f"steps={recipe.steps} and wd_period={recipe.wd_period}"
+            raise ValueError(f"wd_schedule=cyclical takes at most {MOST_CYCLES} cycles, got {lengths}")
         # Frozen, but still being made: a whole factor and its float must be one recipe.
         drops = tuple((step, float(factor)) for step, factor in recipe.wd_drops)
         object.__setattr__(recipe, "wd_drops", drops)
