@@ -66,7 +66,7 @@ class Reader:
             lines = [str(error)]
         else:
             if base:
-                self.say(f"{source}: {remark_on(base, data)}")
+                self.say(f"{source}: {remark_on(inline_files(base), data)}")
             return study
         remarked = [printable(f"{source}: {line}{_remark(line)}") for line in lines]
         raise UserError("\n".join(remarked))
@@ -89,7 +89,8 @@ class Reader:
         with errors_at(EXTENDS):
             base, folder = self._base(name, folder)
         deeper = self._extended(base, folder, (*above, name)) if EXTENDS in base else {}
-        return laid_over_base(deeper, base)
+        with errors_at(EXTENDS):
+            return inline_files(laid_over_base(deeper, base), folder, are_asked=False)
 
     def _base(self, name: str, folder: Path) -> tuple[Data, Path]:
         """Return the plain values of a study to be extended, recorded, shipped or a file, and its folder.
@@ -102,8 +103,7 @@ class Reader:
 
         shipped = shipped_studies()
         if name in shipped:
-            studies = INSTALLED / "studies"
-            return inline_files(_mapping(shipped[name], name), studies), studies
+            return _mapping(shipped[name], name), INSTALLED / "studies"
 
         file = folder / name
         try:
@@ -115,8 +115,7 @@ class Reader:
                 f"{name!r} is no study of this home, none that comes with the package, and no file; "
                 f"{did_you_mean(name, shipped)}"
             )
-        data = self.changes.named(_mapping(text, str(file)))
-        return inline_files(data, file.parent), file.parent
+        return self.changes.named(_mapping(text, str(file))), file.parent
 
 
 PLAIN = Reader()
@@ -216,11 +215,16 @@ def recorded_study(definition: str, source: str, changes: Changes = UNCHANGED) -
 
     Raise UserError, naming source and first problem, where this version refuses what an earlier one took.
     """
-    data = changes.set_in(without_unused_keys(json.loads(definition)))
+    data = without_unused_keys(json.loads(definition))
     try:
+        if changes:  # a record by itself names no file
+            data = inline_files(changes.set_in(data))
         return Study.model_validate_json(json.dumps(data))
     except ValidationError as error:
-        raise UserError(printable(f"{source}: {next(_lines(error, data))}")) from None
+        line = next(_lines(error, data))
+    except ValueError as error:
+        line = str(error)
+    raise UserError(printable(f"{source}: {line}"))
 
 
 def without_unused_keys(definition: Data) -> Data:

@@ -110,11 +110,12 @@ def recipe_of(fields: Data, path: str, base: Data) -> Recipe:
         return Recipe(**merged)
 
 
-def inline_files(data: Data, folder: Path = Path()) -> Data:
+def inline_files(data: Data, folder: Path = Path(), are_asked: bool = True) -> Data:
     """Return a study's plain values with the files that they name read in, so that a record needs no file.
 
-    folder: where a module's file is looked for. A model's `checkpoint: DIR` becomes its spec, and `ties: FILE` a list
-    of constraints or a mapping by tensor, in a recipe's stages too; `module: FILE.py:Class` gets the file's text; a
+    folder: where a module's file is looked for. are_asked: False for a study that is extended, whose stages are asked
+    the task of the one that extends it. A model's `checkpoint: DIR` becomes its spec, and `ties: FILE` a list of
+    constraints or a mapping by tensor, in a recipe's stages too; `module: FILE.py:Class` gets the file's text; a
     recipe's `teacher: DIR` becomes the teacher itself, a task's `entries: {file: FILE}` the table, and a sampler's
     `warm_start: FILE` its trials. Raise ValueError at the key path.
     """
@@ -122,15 +123,15 @@ def inline_files(data: Data, folder: Path = Path()) -> Data:
     if isinstance(task, dict):
         task = _inline_table(task, "task")
         data = {**data, "task": task}  # its table is read once
-    return _Reader(folder, task).entry(data, "")
+    return _Reader(folder, task if are_asked else None).entry(data, "")
 
 
 @dataclasses.dataclass(frozen=True)
 class _Reader:
     """Reads files into the entries of a study.
 
-    folder: where a module's file is looked for. task: the study's, if it has one. Values of a wrong form stay as they
-    are, for the error that names their key.
+    folder: where a module's file is looked for. task: what models of stages are asked, if that is said. Values of a
+    wrong form stay as they are, for the error that names their key.
     """
 
     folder: Path
@@ -185,9 +186,8 @@ class _Reader:
             if self.task is not None and isinstance(model, str) and " " not in model:  # the name of a preset
                 model = {"preset": model}
             if isinstance(model, dict):
-                if self.task is not None and "checkpoint" not in model:  # a checkpoint has its own
-                    model = {"task": self.task, **model}
-                model = self.model(model, f"{path}.{key}")
+                asked = {} if self.task is None else {"task": self.task}
+                model = asked | self.model(model, f"{path}.{key}")
             models[key] = model
         return {**stage, **models}
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from model.fields import did_you_mean
+from model.spec import family_of
 from search.errors import UserError, printable
 from search.study.reading import Data, read_data
 from search.study.space import error_at, errors_at
@@ -21,6 +22,11 @@ NAMED = re.compile(r"\$\{([^}]*)\}")
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 SECTIONS_OF_FIELDS = ("space",)
 """Sections whose keys are paths themselves, as in space.recipe.lr."""
+NAME_MODELS = {"checkpoint", "family", "preset", "rung"}
+"""Keys of a model whose other keys are changes of what they name."""
+TRIALS = {"trials", "directions"}
+READ_IN = {"file": TRIALS, "study": TRIALS, "trials": {"file", "study", "directions"}}
+"""What does not outlast another value of a key of `warm_start`: what was read out of the file, or where from."""
 MOST_EXTENDED = 16
 MOST_TOLD = 12
 """Differences that a remark names at most."""
@@ -67,9 +73,9 @@ def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> Data:
     >>> laid_over({"recipe": {"lr": 0.1, "steps": 9}}, {"recipe": {"lr": 0.2, "steps": None}})
     {'recipe': {'lr': 0.2}}
     """
-    merged = dict(below)
+    merged = _kept(below, set(above))
     for key, value in above.items():
-        under = below.get(key)
+        under = merged.get(key)
         if value is None:
             merged.pop(key, None)
         elif isinstance(value, Mapping) and isinstance(under, Mapping):
@@ -77,6 +83,16 @@ def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> Data:
         else:
             merged[key] = value
     return merged
+
+
+def _kept(below: Mapping[str, Any], named: set[str]) -> Data:
+    """Return what stays of a mapping where keys are given anew: nothing that was read out of a file they had named."""
+    models = NAME_MODELS & below.keys()
+    if models and named & NAME_MODELS - models:  # the fields of another model, such as a checkpoint's
+        return {}
+    read_in = READ_IN | {str(family_of(below)): {"code", "digest"}}
+    gone = set().union(*(read_in.get(key, ()) for key in named))
+    return {key: value for key, value in below.items() if key not in gone}
 
 
 def differences(below: Any, above: Any, path: str = "") -> list[str]:
@@ -180,7 +196,7 @@ def _set_at(container: Any, parts: Sequence[str], value: Any, path: str) -> Any:
     count = _parts_of_key(inside, parts, path)
     key = ".".join(parts[:count])
     place = f"{path}.{key}" if path else key
-    return {**inside, key: _set_at(inside.get(key), parts[count:], value, place)}
+    return {**_kept(inside, {key}), key: _set_at(inside.get(key), parts[count:], value, place)}
 
 
 def _parts_of_key(inside: Mapping[str, Any], parts: Sequence[str], path: str) -> int:

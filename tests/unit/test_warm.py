@@ -122,6 +122,27 @@ def test_the_record_needs_no_file_and_another_file_is_refused(tmp_path):
             check_extension(other, json.loads(definition), [])
 
 
+def test_trials_are_those_of_the_file_that_is_named_last(tmp_path):
+    write_database(tmp_path, "theirs")
+    (tmp_path / "two.csv").write_text(ROWS)
+    (tmp_path / "one.csv").write_text(ROWS.partition("false")[0])
+    base = tmp_path / "base.yaml"
+    for below, above, values in [
+        ("two.csv", "{file: one.csv}", [[0.1]]),
+        ("one.csv", "{file: other.db, study: theirs}", [[0.1], [0.9]]),
+        ("other.db", "{file: one.csv}", [[0.1]]),
+        ("one.csv", "{trials: [{recipe.lr: 0.02, model.tie_vo: true, value: 0.5}]}", [[0.5]]),
+    ]:
+        sampler = "sampler: {name: tpe, configurations: 12, warm_start: %s}\n"
+        base.write_text(GOOD + SPACE + sampler % below)
+        study = parse_study("name: own\nextends: base.yaml\n" + sampler % above, "test", tmp_path)
+        assert [trial.values for trial in Proposals(study, Memory()).optuna.get_trials()] == values
+        assert ("one.csv" in study.kind.proposer) == ("one.csv" in above)
+    base.write_text(GOOD + SPACE + sampler % "other.db")
+    with pytest.raises(UserError, match=r"other.db: has no study 'nobody', it has 'theirs'"):
+        parse_study("name: own\nextends: base.yaml\nsampler: {warm_start: {study: nobody}}", "test", tmp_path)
+
+
 WRONG = {
     "random learns from no trial; take tpe or nsga2": ROWS,
     "column 'weight_decay' is no field of the space; ": ROWS.replace("lr", "weight_decay"),

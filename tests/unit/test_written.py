@@ -7,15 +7,18 @@ import pytest
 from click.testing import CliRunner
 
 import search
+from model import preset
+from model.tasks import make_task
 from search.cli import main
 from search.errors import UserError
-from search.run.source import read_study
+from search.run.source import given_study, read_study
 from search.store.home import Home
 from search.study.file import parse_study
 from search.study.space import points
 from search.study.written import Changes
 from tests import by_tier, needs_plugins
 from tests.commands import refusal
+from trainer.recipe.stages import road_of
 
 pytestmark = pytest.mark.usefixtures("here", "quick")
 SHORT = {"name": "short", "model": "57p", "recipe": {"steps": 40, "eval_every": 20}, "seeds": [1, 2]}
@@ -186,6 +189,65 @@ class TestExtends:
         assert read("short")[0].base_spec.code == net
         more, _ = read(write("more.yaml", name="more", extends="short", recipe={"lr": 0.25}))
         assert more.base_spec.code == net
+
+    @needs_plugins
+    @pytest.mark.usefixtures("trained")
+    def test_code_is_that_of_the_file_that_is_named_last(self):
+        for file in ("v1.py", "v2.py"):
+            Path(file).write_text(f"from torch import nn\n# {file}\nclass Net(nn.Module):\n{BODY}")
+        first, second = ({"module": f"v{n}.py:Net"} for n in (1, 2))
+        task = {"name": "modular", "modulus": 5}
+        write("a.yaml", **SHORT | {"model": first, "task": task})
+        write("b.yaml", name="b", extends="a.yaml", model=second)
+        recorded = read("a.yaml")[0]
+        search.run(recorded, "home")
+        found = [
+            read("b.yaml")[0],
+            read(write("c.yaml", name="c", extends="b.yaml"))[0],
+            read(write("d.yaml", name="d", extends="short", model=second))[0],
+            read(write("e.yaml", name="e", extends="module", model=second | {"args": None}, task=task, toggle=None))[0],
+            read("short", sets=["model.module=v2.py:Net"])[0],
+            given_study(recorded, Home("home"), print, Changes(("model.module=v2.py:Net",)))[0],
+        ]
+        assert [study.base_spec.code for study in found] == [Path("v2.py").read_text()] * len(found)
+        with pytest.raises(UserError, match=r"^short: model.module: gone.py: no such file$"):
+            read("short", sets=["model.module=gone.py:Net"])
+
+    @pytest.mark.parametrize(
+        ("model", "params"),
+        [
+            ({"checkpoint": "b.json"}, 67),
+            ({"preset": "46p"}, 46),
+            ({"tie_vo": False}, 67),
+        ],
+    )
+    def test_a_model_is_the_one_that_is_named_last(self, model, params):
+        write("a.json", spec=preset("57p").as_dict())
+        write("b.json", spec=preset("67p").as_dict())
+        write("a.yaml", **SHORT | {"model": {"checkpoint": "a.json"}})
+        study, _ = read(write("b.yaml", name="b", extends="a.yaml", model=model))
+        assert study.base_spec.params == params
+        assert read(write("c.yaml", name="c", extends="b.yaml"))[0].base_spec == study.base_spec
+        sets = [f"model.{key}={json.dumps(value)}" for key, value in model.items()]
+        recorded, _ = given_study(read("a.yaml")[0], Home("home"), print, Changes((*sets,)))
+        for each in (recorded, *read("a.yaml", sets=sets)[:1]):
+            assert each.base_spec == study.base_spec
+
+    def test_stages_of_another_study_are_asked_ones_own_task(self):
+        stages = [{"name": "wide", "model": "67p"}, {"name": "last", "into": "57p"}]
+        stages = [{"recipe": {"steps": 40, "ramp": 20 * n}, **stage} for n, stage in enumerate(stages)]
+        recipe = SHORT["recipe"] | {"steps": 100, "stages": stages}
+        write("a.yaml", **SHORT | {"recipe": recipe, "task": "addition base=3"})
+        study, _ = read(write("b.yaml", name="b", extends="a.yaml", task="addition base=4"))
+        assert {stage.spec.task for stage in road_of(study.base_recipe)} == {make_task("addition base=4")}
+        assert study.base_spec.task == make_task("addition base=4")
+        assert "stages" not in read(write("c.yaml", name="c", extends="a.yaml", seeds=[3]))[1][0]
+
+    def test_layers(self):
+        base = laid_over_base({"name": "a", "x": {"y": 1, "z": 2}}, {"extends": "a", "x": {"y": None}})
+        assert laid_over_base(base, {"extends": "b", "w": 3}) == {"x": {"z": 2}, "w": 3}
+        assert laid_over({"x": [1, 2]}, {"x": [3]}) == {"x": [3]}
+        assert differences({"x": {"y": 1}}, {"x": {}}) == ["x.y: taken away"]
 
 
 def study_of(sampler, **space):
