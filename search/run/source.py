@@ -149,13 +149,13 @@ def _plain(value: Any) -> Any:
 def study_name(source: str, home: Home) -> str:
     """Return the name of a recorded study: `source` itself, unless that is a file and no study's name."""
     from search.store.ledger import open_ledger
-    from search.study.file import load_study
+    from search.study.file import name_in
 
     if not Path(source).is_file():
         return source
     if is_name(source) and source in open_ledger(home).list_studies():  # a file may be called as a study is
         return source
-    return load_study(source).name
+    return name_in(source)  # the rest of it may need what only `run` is given
 
 
 def remark_on_others(study: Study, home: Home) -> str:

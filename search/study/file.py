@@ -108,7 +108,7 @@ class Reader:
         file = folder / name
         try:
             text = _read_text(str(file), file)
-        except (OSError, UserError, UnicodeDecodeError) as error:
+        except UserError as error:
             raise ValueError(str(error)) from None
         if text is None:
             raise ValueError(
@@ -134,10 +134,7 @@ def load_study(name: str, reader: Reader = PLAIN) -> Study:
     reader: reads it; by default nothing is changed in it.
     """
     path = Path(name)
-    try:
-        text = _read_text(name, path)
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{name}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
+    text = _read_text(name, path)
     if text is not None:
         return reader.study(text, name, path.parent)
 
@@ -159,11 +156,26 @@ def load_study(name: str, reader: Reader = PLAIN) -> Study:
     return shipped_study(name, reader)
 
 
+def name_in(file: str) -> str:
+    """Return the name that a study file gives, which may be wrong otherwise. Raises UserError."""
+    name = _mapping(_read_text(file, Path(file)) or "", file).get("name")
+    if not isinstance(name, str):
+        raise UserError(f"{file}: name: must be a string, got {name!r:.80}")
+    return name
+
+
 def _read_text(name: str, path: Path) -> str | None:
     """Return the text of a study file, or of a stream: - is the standard input. None where there is nothing to read.
 
-    Raises UserError for a folder that is no study's name, for a named pipe, and for what is too large.
+    Raises UserError for a folder that is no study's name, for a named pipe, and for what is too large or no text.
     """
+    try:
+        return _text(name, path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{name}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
+
+
+def _text(name: str, path: Path) -> str | None:
     if not name:
         raise UserError("a study has a name, or a file: adder-search studies lists those that come with the package")
     if name == "-":

@@ -88,6 +88,12 @@ def test_stop_ends_the_study_of_that_name_whatever_lies_beside(monkeypatch):
     write_progress(records, {"owner": records.get_driver(), "source": "smoke"})
     assert done("stop", "smoke") == "smoke has stopped. To go on:\n  adder-search run smoke\n"
     assert fails_with_one(2, "stop", "./smoke").startswith("study 'another' has no records")
+    record(study_of(name="base"))
+    Path("s.yaml").write_text("name: smoke\nextends: base\nrecipe: {lr: '${RATE}'}\nmodel: {module: gone.py:Net}")
+    assert done("stop", "s.yaml").startswith("smoke has stopped.")
+    for text, problem in (("seeds: [1]", "name: must be a string, got None"), ("[1]", "must be a mapping")):
+        Path("s.yaml").write_text(text)
+        assert fails_with_one(2, "stop", "s.yaml").startswith(f"s.yaml: {problem}")
 
 
 @pytest.mark.parametrize("words", [(), ("--dry-run",)])
