@@ -23,6 +23,7 @@ from search.study.stopping import Stop
 from search.study.written import EXTENDS, MOST_EXTENDED, UNCHANGED, Changes, laid_over_base, remark_on
 from trainer import Recipe
 from trainer.files.installed import INSTALLED
+from trainer.files.paths import expanded
 
 ESCAPED = re.compile(r"\\[xu]([0-9a-f]{4}|[0-9a-f]{2})")
 
@@ -105,7 +106,7 @@ class Reader:
         if name in shipped:
             return _mapping(shipped[name], name), INSTALLED / "studies"
 
-        file = folder / name
+        file = folder / expanded(name)
         try:
             text = _read_text(str(file), file)
         except UserError as error:

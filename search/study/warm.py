@@ -22,7 +22,8 @@ from pydantic import Field
 from model.fields import did_you_mean
 from model.files import read_limited
 from search.study.described import counted, describe, shown
-from search.study.space import Distribution, Numbers, Space, Strict, error_at, numbers_by, stored
+from search.study.space import Distribution, Numbers, Space, Strict, error_at, errors_at, numbers_by, stored
+from trainer.files.paths import expanded
 
 KEY = "sampler.warm_start"
 DATABASES = (".db", ".sqlite", ".sqlite3")
@@ -64,7 +65,8 @@ def inline_trials(sampler: dict[str, Any], folder: Path) -> dict[str, Any]:
     if not isinstance(given, dict) or not isinstance(given.get("file"), str) or "trials" in given:
         return sampler
 
-    file = folder / given["file"]
+    with errors_at(KEY):
+        file = folder / expanded(given["file"])
     try:
         trials = _read(file, given.get("study"))
     except (OSError, ValueError, sqlite3.Error) as error:
@@ -76,6 +78,8 @@ def _read(file: Path, study: str | None) -> dict[str, Any]:
     """Return trials, and directions where they are known."""
     suffix = file.suffix.lower()
     if suffix == ".csv":
+        if study is not None:
+            raise ValueError(f"a CSV file has no studies, and {study!r:.80} is asked for")
         data = read_limited(file, LARGEST_CSV, "CSV file of trials")
         return {"trials": _read_csv(data.decode("utf-8-sig"))}
     if suffix not in DATABASES:

@@ -200,12 +200,13 @@ def _set_at(container: Any, parts: Sequence[str], value: Any, path: str) -> Any:
 
 
 def _parts_of_key(inside: Mapping[str, Any], parts: Sequence[str], path: str) -> int:
-    """Return how many parts of a path make the next key: those of the longest key that is there, else one, or two."""
+    """Return how many parts of a path make the next key: those of the longest key that is there, or of a new one."""
     for count in range(len(parts), 0, -1):
         if ".".join(parts[:count]) in inside:
             return count
     if path in SECTIONS_OF_FIELDS:
-        return min(2, len(parts))  # a new field: recipe.lr
+        of_field = 3 if parts[:2] == ["model", "args"] else 2
+        return min(of_field, len(parts))  # a new field: recipe.lr, model.args.width
     return 1
 
 

@@ -101,6 +101,9 @@ def test_a_tilde_is_the_users_home_folder_wherever_it_is_given(user, monkeypatch
     for text in ("model: {base: 57p, ties: ~/none}", "model: 57p\nrecipe: {teacher: ~/none}"):
         with pytest.raises(UserError, match=f"{user}/none: no such"):
             parse_study(f"name: x\nseeds: [1]\n{text}", "x")
+    (user / "t.csv").write_text("recipe.lr,value\n0.02,1\n")
+    warm = "space: {recipe.lr: {float: [0.01, 0.03]}}\nsampler: {name: tpe, configurations: 4, warm_start: ~/t.csv}"
+    assert parse_study(f"name: x\nextends: ~/s.yaml\n{warm}", "x").sampler.warm_start.trials
     line = "name: x\nmodel: 57p\nstart: {checkpoint: ~/none}\nseeds: [1]"
     (user / "s.yaml").write_text(line)
     assert f"start.checkpoint: {user}/none: no such" in fails_with_one(2, "run", "~/s.yaml", "--dry-run")

@@ -179,7 +179,8 @@ def test_a_file_that_is_none_is_one_line(tmp_path):
         db.execute("CREATE VIEW endless AS SELECT 1")
     write_database(tmp_path, "falling", directions=("minimize",), name="falling.db")
     write_database(tmp_path, "two", directions=("maximize", "maximize"), name="two.db")
-    (tmp_path / "trials.txt").write_text(ROWS)
+    for name in ("trials.txt", "trials.csv"):
+        (tmp_path / name).write_text(ROWS)
     for warm, said in {
         "nowhere.csv": "nowhere.csv: no such file",
         ".": "must end in .csv, or as a database of Optuna's in .db",
@@ -189,6 +190,8 @@ def test_a_file_that_is_none_is_one_line(tmp_path):
         "falling.db": "its objectives are to minimize, the study's are grok_rate (maximize)",
         "two.db": "its objectives are to maximize, maximize, the study's are",
         "{file: falling.db, study: rising}": "has no study 'rising', it has 'falling'",
+        "{file: trials.csv, study: theirs}": "trials.csv: a CSV file has no studies, and 'theirs' is asked for",
+        "~nobody-of-that-name/x.db": "no home folder is known for ~nobody-of-that-name",
         "5": "must be a mapping, got 5",
         "{}": "has no completed trial",
     }.items():

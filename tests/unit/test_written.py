@@ -83,6 +83,7 @@ class TestSet:
             "extend=57p": "unknown key; did you mean extends",
             "name.first=3": "name: is 'short', which has no first",
             "seeds.5=3": "has no entry '5'",
+            "space.model.args.width={choice: [8, 16]}": "space.model.args.width: unknown field",
             "recipe.lr=[1": "column 3: not valid YAML",
         }.items(),
     )
@@ -242,12 +243,6 @@ class TestExtends:
         assert {stage.spec.task for stage in road_of(study.base_recipe)} == {make_task("addition base=4")}
         assert study.base_spec.task == make_task("addition base=4")
         assert "stages" not in read(write("c.yaml", name="c", extends="a.yaml", seeds=[3]))[1][0]
-
-    def test_layers(self):
-        base = laid_over_base({"name": "a", "x": {"y": 1, "z": 2}}, {"extends": "a", "x": {"y": None}})
-        assert laid_over_base(base, {"extends": "b", "w": 3}) == {"x": {"z": 2}, "w": 3}
-        assert laid_over({"x": [1, 2]}, {"x": [3]}) == {"x": [3]}
-        assert differences({"x": {"y": 1}}, {"x": {}}) == ["x.y: taken away"]
 
 
 def study_of(sampler, **space):
