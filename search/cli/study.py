@@ -120,13 +120,14 @@ def _described(name: str, spec: Spec) -> dict[str, Any]:
     """Return a preset as plain values: parameters, budget by component, and the saving of each constraint."""
     from model.tied import Tied, count
 
-    values = {"name": name, "family": spec.family, "params": spec.params, "budget": spec.layout.budget()}
+    values = {"name": name, "family": spec.family, "params": spec.params, "count": asdict(count(spec))}
+    values["budget"] = spec.layout.budget()
     values["constraints"] = {
         constraint: {"value": value, "saves": spec.saved_by(constraint)}
         for constraint, value in spec.applied().items()
     }  # fmt: skip
     if isinstance(spec, Tied):
-        values |= {"base": spec.base.as_dict(), "ties": spec.spelt(), "count": asdict(count(spec))}
+        values |= {"base": spec.base.as_dict(), "ties": spec.spelt()}
     return values
 
 
@@ -168,7 +169,7 @@ def _budget_lines(name: str, spec: Spec) -> Iterator[str]:
     for (part, count), shape in zip(spec.layout.budget().items(), spec.layout.shapes, strict=True):
         size = " x ".join(map(str, shape))
         yield f"  {part:10} {size:9} {count:6,}  {spec.roles.get(part, '')}"
-    yield from (f"  {'total':10} {'':9} {spec.params:6,}", "")
+    yield from _totals(spec)
     yield "constraint                saves, with what needs it"
     for constraint, value in spec.applied().items():
         meaning = spec.constraints()[constraint].metadata["help"]
@@ -176,9 +177,8 @@ def _budget_lines(name: str, spec: Spec) -> Iterator[str]:
 
 
 def _tied_lines(name: str, spec: Tied) -> Iterator[str]:
-    """Yield the budget of a tied spec by its base's tensors, the four ways to count, and every tie."""
+    """Yield the budget of a tied spec by its base's tensors, and every tie."""
     from model import preset_name
-    from model.tied import count
 
     yield from (f"{name}: {preset_name(spec)}", "", "component    shape     params  shared  zero  role")
     budget, by_tensor = spec.layout.budget(), spec.by_tensor()
@@ -189,10 +189,16 @@ def _tied_lines(name: str, spec: Tied) -> Iterator[str]:
         zero = numbers.count(0)
         shared = len(numbers) - zero - new
         yield f"  {part:10} {size:9} {new:6,} {shared:7,} {zero:5,}  {spec.roles.get(part, '')}"
-    yield from (f"  {'total':10} {'':9} {spec.params:6,}", "")
+    yield from _totals(spec)
+    yield from (f"  {tie}" for tie in spec.spelt())
 
+
+def _totals(spec: Spec) -> Iterator[str]:
+    """Yield the end of a budget: the parameters, and the four ways to count (docs/counting.md)."""
+    from model.tied import count
+
+    yield from (f"  {'total':10} {'':9} {spec.params:6,}", "")
     totals = count(spec)
     ties = f"{totals.inside:,} numbers with ties inside tensors, {totals.across:,} with ties across tensors"
     hidden = f"{totals.hidden:,} with hard-wired constants of trained tensors, {totals.constants:,} with all"
     yield from (f"{ties}, {hidden}", "")
-    yield from (f"  {tie}" for tie in spec.spelt())

@@ -10,7 +10,7 @@ from model import make_spec, preset, verify
 from model.tied import Tied, constrained, free, project, selection_matrix, shared, tie, zeroed
 from search.study.trial import Configuration
 from tests import CERTIFICATES
-from tests.commands import call, refusal
+from tests.commands import call, done, refusal
 from tests.specs import some_theta, some_tokens
 from trainer import Recipe
 from trainer.checkpoints.checkpoint import Checkpoint
@@ -110,5 +110,7 @@ def test_commands_read_it(here):
     shown = call("models", folder).stdout
     assert "46p tied to 42" in shown and "form[0,2] = 0" in shown
     assert "43 numbers with ties inside tensors, 42 with ties across tensors, 43 with hard-wired" in shown
+    untied = done("models", "46p")
+    assert "46 with ties across tensors, 47 with hard-wired constants of trained tensors, 49 with all" in untied
     described = json.loads(call("models", folder, "--json").stdout)[0]
     assert described["params"] == 42 and "norm[0,1] = norm[0,0]" in described["ties"]
