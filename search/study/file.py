@@ -374,7 +374,8 @@ class Key:
 def every_key() -> list[Key]:
     """Return all keys in the order of search/study/schema.py, the recipe's below `recipe`."""
     says = (
-        "a study, shipped, recorded here or a file, whose keys this one has unless it gives them; null takes one away"
+        "a study, shipped, recorded here or a file, whose keys but name and about this one has unless it gives them; "
+        "null takes one away"
     )
     return [*_keys_of(Study, ""), Key(EXTENDS, says)]
 
