@@ -178,7 +178,15 @@ class Study(Keys):
     def _changed_spec(self, changes: Data, task: Data | None = None) -> Spec:
         if self.model is None:
             raise error_at("model", "missing")
-        spec = spec_of(model_options(self.model, "model") | changes, "model")
+        options = model_options(self.model, "model")
+        family = options["family"]
+        file = str(options.get(family)).partition(":")[0]
+        searched = changes.get(family)
+        if options.get("code") and searched and str(searched).partition(":")[0] != file:
+            raise error_at(
+                f"model.{family}", f"only code of {file} is read, got {searched!r:.80}; list configurations instead"
+            )
+        spec = spec_of(options | changes, "model")
         return with_task(spec, self.task, task or {})
 
     @cached_property

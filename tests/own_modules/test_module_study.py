@@ -149,6 +149,10 @@ WRONG = {
         searched("model.args.hiden"),
         "space.model.args.hiden: unknown field; did you mean model.args.hidden?",
     ),
+    "file": (
+        {"space": {"model.module": {"choice": ["nets.py:GPT", "more.py:Net"]}}, "sampler": {"name": "grid"}},
+        "space.model.module: only code of nets.py is read, got 'more.py:Net'; list configurations instead",
+    ),
     "family": ({"model": "57p"}, "task: split_subspace cannot be asked parity bits=6 of=2; these can: module"),
     "task": ({"task": "partiy"}, "task: unknown task 'partiy'; did you mean parity?"),
     "option": ({"task": {"name": "parity", "bit": 3}}, "task: unknown option 'bit' of parity; did you mean bits?"),
