@@ -12,7 +12,7 @@ from model.spec import FAMILIES
 from model.tasks import TASKS
 from search.study.described import describe, shown
 from search.study.schema import Study
-from search.study.space import Distribution, Space
+from search.study.space import Distribution, Space, conditions
 from trainer import Recipe
 
 MOST_CATEGORIES = 6
@@ -103,8 +103,8 @@ def _field(path: str, space: Space, configurations: pd.DataFrame) -> Field:
         # The sampler draws the distance: the sum would show what the other field does.
         values = values - configurations[distribution.after]
         name += f" after {distribution.after.partition('.')[2]}"
-    if distribution and distribution.when:
-        for other, wanted in distribution.when.items():
+    if distribution:
+        for other, wanted in conditions(space, path).items():
             # Elsewhere the field is as in the base, whatever the column says.
             is_searched = configurations[other].map(shown) == shown(wanted)
             values = values.where(is_searched)

@@ -20,6 +20,18 @@ space:
 LINE = "space: {recipe.lr: {float: [0, 1]}, recipe.clip: {float: [0, 1]}}\n"
 STEPS = "recipe.steps: {int: [3000, 6000], step: 250}"
 IMPOSSIBLE = f"space: {{{STEPS}, recipe.eval_every: {{choice: [250, 500, 750, 1000]}}}}\n"
+NESTED = """
+space:
+  model.tie_vo: {choice: [true, false]}
+  recipe.optimiser: {choice: [adamw, lion], when: {model.tie_vo: true}}
+  recipe.lr: {float: [0.02, 0.05], when: {recipe.optimiser: adamw}}
+"""  # the base has adamw, and another lr
+TASKS = """
+model: 262p
+space:
+  model.task: {choice: [addition, copy]}
+  recipe.clip: {float: [2, 3], when: {model.task: addition}}
+"""
 NARROW = "space: {recipe.lr: {float: [0.01, 0.02]}, model.qk_dim: {choice: [3, 4]}}\n"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from search.errors import UserError
 from search.run.extension import WAY_OUT, begun_otherwise
 from search.study.schema import Study
-from search.study.space import Distribution, Numbers, fixed, order, stored
+from search.study.space import Distribution, Numbers, fixed, numbers_by, stored
 from search.study.trial import Configuration
 
 
@@ -32,14 +32,10 @@ def _numbers(study: Study, configuration: Configuration, drawn: Mapping[str, Any
     """Return the numbers; keep: prefer those drawn to those of the values, which may be rounded."""
     space = study.kind.space
     value = fixed(configuration.spec, configuration.recipe)
-    numbers: Numbers = {}
-    for path in order(space):
-        field = space[path]
-        if not field.is_asked(value):
-            continue
+
+    def number_of(path: str, field: Distribution) -> Any:
         if keep and path in drawn and _has_number(field, drawn[path]):
-            numbers[path] = drawn[path]
-            continue
+            return drawn[path]
 
         after = field.after
         is_missing = value.get(path) is None and not field.has(None)
@@ -48,7 +44,9 @@ def _numbers(study: Study, configuration: Configuration, drawn: Mapping[str, Any
         number = value[path] - value[after] if after else value.get(path)
         if not field.has(number):
             raise _no_point(study, path, drawn.get(path, value.get(path)))
-        numbers[path] = stored(number)
+        return stored(number)
+
+    numbers = numbers_by(space, number_of)
 
     # The numbers must mean the configuration that was trained, in what is not searched too.
     try:

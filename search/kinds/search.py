@@ -16,7 +16,17 @@ from model import Spec
 from search.study.described import describe, describe_sizes, describe_values, impossible_remark
 from search.study.kind import Asked, Kind
 from search.study.sampler import PARAMS, Sampler, section_of
-from search.study.space import Distribution, Strict, check_space, corners, fixed, numbers_by, refuse, resolve
+from search.study.space import (
+    Distribution,
+    Strict,
+    check_space,
+    conditions,
+    corners,
+    fixed,
+    numbers_by,
+    refuse,
+    resolve,
+)
 from search.study.start import InitialTheta
 from search.study.trial import CARRY_MIX, Configuration
 from search.study.warm import KEY as WARM_START
@@ -122,7 +132,7 @@ class Search(Kind):
         if self.study.start:
             return configuration.title
         value = fixed(configuration.spec, configuration.recipe)
-        searched = [path for path, field in self.space.items() if field.is_asked(value)]
+        searched = [path for path in self.space if conditions(self.space, path).items() <= value.items()]
         return describe_values(configuration, searched)
 
     @cached_property
@@ -198,10 +208,12 @@ class Search(Kind):
 
     def describe_models(self) -> str:
         """Return each family with its numbers of parameters: where the model is searched, the ends."""
-        model = {path: field for path, field in self.space.items() if path.startswith("model.")}
-        if not model:
+        paths = {path for path in self.space if not path.startswith("recipe.")}
+        if not paths:
             return super().describe_models()
 
+        paths |= {other for path in paths for other in conditions(self.space, path)}
+        model = {path: self.space[path] for path in self.space if path in paths}
         value = fixed(self.study.base_spec, self.study.base_recipe)
         specs: list[Spec] = []
         for numbers in corners(model):

@@ -115,9 +115,9 @@ class Distribution(Strict):
         return self.choice is not None or self.points is not None
 
     def is_asked(self, values: Values) -> bool:
-        """True if the field is searched where the others have these values."""
+        """True if the field is searched where the others that are searched have these values."""
         conditions = (self.when or {}).items()
-        return all(_are_same(values.get(path), wanted) for path, wanted in conditions)
+        return all(path in values and _are_same(values[path], wanted) for path, wanted in conditions)
 
     def ends(self) -> Sequence[Any]:
         """Return the values of a choice, or the least and the greatest."""
@@ -224,6 +224,14 @@ def order(space: Space) -> list[str]:
     return placed
 
 
+def conditions(space: Space, path: str) -> Values:
+    """Return the values of others at which a field is searched: those of its `when`, and at which these are."""
+    wanted: Values = {}
+    for other, value in (space[path].when or {}).items():
+        wanted |= {other: value, **conditions(space, other)}
+    return wanted
+
+
 def resolve(space: Space, numbers: Mapping[str, Any], base: Values) -> Values:
     """Return the values of a proposal's fields, by key path; `base` has all others.
 
@@ -260,7 +268,8 @@ def numbers_by(space: Space, draw: Callable[[str, Distribution], Any]) -> Number
 
 def fixed(spec: Spec, recipe: Recipe) -> Values:
     """Return the values of a configuration. Tuples are lists, as in a file."""
-    parts = {"model": spec.shown(), "recipe": recipe.as_dict(), "task": options_of(spec.task)}
+    model = {"task": spec.task.title, **spec.shown()}
+    parts = {"model": model, "recipe": recipe.as_dict(), "task": options_of(spec.task)}
     values: Values = {}
     for part, fields in parts.items():
         for name, value in fields.items():
@@ -317,7 +326,7 @@ def check_space(space: Space, build: Callable[[Values], tuple[Spec, Recipe]]) ->
     build: makes a configuration from values by key path. Raise ValueError at the key path of a field.
     """
     base = fixed(*build({}))
-    names = [path for path in {"model.task": None, **base} if path != "model.family"]
+    names = [path for path in base if path != "model.family"]
 
     for path, field in space.items():
         if path not in names:

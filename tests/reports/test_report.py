@@ -231,19 +231,23 @@ def test_a_field_that_was_not_searched_somewhere_is_shown_there_as_nothing():
     space = {
         "model.tie_vo": {"choice": [False, True]},
         "recipe.clip": {"float": [0.5, 2.0], "when": {"model.tie_vo": True}},
+        "recipe.optimiser": {"choice": ["adamw", "lion"], "when": {"model.tie_vo": True}},
+        "recipe.warmup": {"int": [0, 100], "when": {"recipe.optimiser": "adamw"}},
         "recipe.lr": {"float": [0.001, 0.1]},
     }
     study = study_of(space=space, sampler={"configurations": 8})
     configurations, recorded = [], []
     for n in range(8):
-        numbers = {"recipe.lr": 0.01 + n / 100, "model.tie_vo": n > 5} | ({"recipe.clip": n / 8} if n > 5 else {})
+        numbers = {"recipe.lr": 0.01 + n / 100, "model.tie_vo": n > 5}
+        if n > 5:
+            numbers |= {"recipe.clip": n / 8, "recipe.optimiser": "adamw", "recipe.warmup": 60}
         configurations.append(Configuration(*study.configuration(study.resolved(numbers))))
         recorded += [seed_row(configurations[n], k, "failed" if k > n else "grokked", 9_000) for k in range(8)]
     given = study, *frames(study, configurations, recorded)
-    (clip,) = (field for field in fields_of(*given[:2]) if field.name == "clip")
-    assert sorted(set(clip.labels())) == ["0.75", "0.875", "–"]
-    assert study.kind.name_of(configurations[-1]) == "tie_vo on, clip 0.875, lr 0.08"
-    assert "clip" not in study.kind.name_of(configurations[0])
+    labels = {field.name: sorted(set(field.labels())) for field in fields_of(*given[:2])}
+    assert labels["clip"] == ["0.75", "0.875", "–"] and labels["warmup"] == ["60", "–"]
+    names = [study.kind.name_of(configurations[n]) for n in (0, 7)]
+    assert names == ["tie_vo off, lr 0.01", "tie_vo on, clip 0.875, optimiser adamw, warmup 60, lr 0.08"]
     page = report_module._Page(*given)
     assert {field.name for field, _ in page.importances.shares} == {"lr", "tie_vo"}
     assert "Left out, as not every configuration searches it: clip." in words_of(*given)

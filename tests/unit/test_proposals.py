@@ -1,5 +1,6 @@
 """Optuna's side of a search: what is proposed, told and made again of the ledger; do samplers beat chance?"""
 
+import re
 import shlex
 from pathlib import Path
 from typing import cast
@@ -12,10 +13,25 @@ from search.kinds.proposals import Proposals
 from search.run.allocation import objective
 from search.store.study_records import StudyRecords
 from search.study.file import parse_study
+from search.study.space import Distribution
 from tests.bad_studies import GOOD
 from tests.commands import call, done, fails_with_one
 from tests.homes import drive, empty_home, quickly, records_of, study_of
-from tests.searches import IMPOSSIBLE, LINE, SPACE, Memory, asked, numbers, proposals_of, reported, row, states, train
+from tests.searches import (
+    IMPOSSIBLE,
+    LINE,
+    NESTED,
+    SPACE,
+    TASKS,
+    Memory,
+    asked,
+    numbers,
+    proposals_of,
+    reported,
+    row,
+    states,
+    train,
+)
 from trainer import Outcome, Recipe
 
 SAMPLERS = ("tpe", "nsga2", "qmc", "random", "grid")
@@ -46,7 +62,11 @@ def test_every_sampler_knows_lists_and_lengths(name):
     assert len({c.recipe.mixed_lengths for c in found}) > 2
 
 
-@pytest.mark.parametrize("space", [SPACE, LINE, IMPOSSIBLE], ids=["conditions", "line", "impossible"])
+@pytest.mark.parametrize(
+    "space",
+    [SPACE, LINE, IMPOSSIBLE, NESTED, TASKS],
+    ids=["conditions", "line", "impossible", "nested conditions", "a condition on the task"],
+)
 @pytest.mark.parametrize("name", ["tpe", "random"])
 def test_what_is_made_of_the_ledger_is_what_was_there(name, space):
     ledger, training, ended = Memory(), [], set()
@@ -82,6 +102,24 @@ def test_what_is_drawn_by_its_number_is_the_same_whatever_is_known_by_then(name)
     assert open_ == expected
     other = asked(proposals_of(Memory(), name, space=space, more=", seed: 1"), 8)
     assert other != expected
+
+
+@pytest.mark.parametrize(
+    ("space", "names"),
+    [
+        (NESTED, {"tie_vo on, optimiser adamw, lr", "tie_vo on, optimiser lion", "tie_vo off"}),
+        (TASKS, {"task addition, clip", "task copy"}),
+    ],
+)
+def test_a_name_has_what_is_searched_there_and_no_more(space, names):
+    proposals = proposals_of(Memory(), "random", space=space)
+    found = {proposals.study.kind.name_of(configuration) for configuration in asked(proposals)}
+    assert {re.sub(r" [\d.]+$", "", name) for name in found} == names
+
+
+def test_what_is_not_asked_is_not_null():
+    field = Distribution(choice=[1, 2], when={"model.args.x": None})
+    assert field.is_asked({"model.args.x": None}) and not field.is_asked({})
 
 
 # What is told

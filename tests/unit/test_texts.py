@@ -159,6 +159,9 @@ def test_the_summary_says_why_fewer_were_confirmed_than_were_asked_for(grokked):
 
 
 FLAGS = "model.one_unit: {choice: [true, false]}, model.tie_fc2_head: {choice: [on, off]}"
+WHEN_LION = (
+    "recipe.optimiser: {choice: [lion, sgd]}, model.tie_fc2_head: {choice: [off], when: {recipe.optimiser: lion}}"
+)
 FADE = "recipe.fade_start: {int: [5000, %d]}"
 BOTH = f"{FADE % 10_000}, recipe.fade_end: {{int: [5000, 10000]}}"
 GRID, SEARCH, UNTIL = ("sampler: {name: grid}", "sampler: {configurations: 4}", "until: {grokked: 1, max_seeds: 9}")
@@ -173,6 +176,7 @@ IMPOSSIBLE = "4, proposed by grid; 1 of 4 points is impossible (model: one_unit 
     [
         ([f"space: {{{FLAGS}}}", GRID], [IMPOSSIBLE, "one_unit: one of on; off", "8 of each, 24 in all"], BEYOND),
         ([f"space: {{{FLAGS}}}", SEARCH], ["split_subspace, 57 to 67 parameters\n"], BEYOND),
+        ([f"space: {{{WHEN_LION}}}", SEARCH], ["split_subspace, 57 to 67 parameters\n"], IMPOSSIBLE),
         ([f"space: {{{FADE % 10_001}}}", SEARCH], ["; 10,001 is beyond the budget, 10,000 steps"], IMPOSSIBLE),
         ([f"space: {{{BOTH}}}", SEARCH], ["of 200 random points are impossible (recipe.fade_end: must be"], BEYOND),
         ([f"space: {{{BOTH}}}", SEARCH, CONFIRM % ""], [f"{FRESH_3}each trained to its end\n"], "some given up"),
