@@ -8,6 +8,8 @@ RECYCLING = "{recycle_every: 1000, recycle_until: 20000, recycle_unless: [[switc
 RECYCLED = f"{SCALES}constraints: [rank1_out]\nscales: {{57p: {{rate: 0.5, recipe: {RECYCLING}, bases: {{%s}}}}}}"
 SCREEN = "stop: {screen: {at: 5000, keep: {odd: 0.9}}}"
 FADE = "space: {recipe.fade_end: {int: %s}}"
+TIED_OR_NOT = "space: {model.tie_vo: {choice: [true, false]}, %s}"
+WHEN_TIED = "when: {model.tie_vo: true}"
 ONE_RATE = "space: {recipe.hold: {choice: [1, 2]}}\nsampler: {objectives: %s}"
 # In both tables: YAML -> the error without its source, a * stands for anything.
 LINES = {  # what is added to GOOD
@@ -57,6 +59,13 @@ LINES = {  # what is added to GOOD
         "space.recipe.warmup.after: depends on itself (recipe.warmup -> recipe.hold -> recipe.warmup)",
     "space: {recipe.lr: {choice: [1, 2]}, recipe.hold: {choice: [1, 2], when: {recipe.lr: 1, recipe.hold: 1}}}":
         "space.recipe.hold.when: depends on itself (recipe.hold -> recipe.hold)",
+    TIED_OR_NOT % f"recipe.optimiser: {{choice: [adamw, lionn], {WHEN_TIED}}}":
+        "space.recipe.optimiser: *unknown 'lionn'; did you mean lion?",
+    TIED_OR_NOT % f"recipe.optimiser: {{choice: [adamw, sgd], {WHEN_TIED}}}, "
+    "recipe.lr: {float: [-0.1, 0.1], when: {recipe.optimiser: sgd}}": "space.recipe.lr: must be 0.0 or more, got -0.1",
+    TIED_OR_NOT % f"recipe.hold: {{choice: [1, 2], {WHEN_TIED}}}, "
+    "recipe.warmup: {int: [1, 2], when: {recipe.hold: 1, model.tie_vo: false}}":
+        "space.recipe.warmup.when: can never hold: *",
     "space: {recipe.lr: {float: [0, 1]}}\nsampler: {name: grid}": "space.recipe.lr: a grid needs a step *",
     "space: {recipe.hold: {int: [0, 10000]}}\nsampler: {name: grid}": "space: a grid has at most 10000 points, *",
     ONE_RATE % "[params]": "sampler.objectives: must have one of grok_rate and per_*",

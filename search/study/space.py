@@ -377,9 +377,12 @@ def _without(space: Space, path: str) -> Space:
 
 def _check_values(space: Space, path: str, build: Callable[[Numbers], object]) -> None:
     """Raise ValueError for an end point that no values of the other searched fields make possible."""
+    given = {other: [wanted] for other, wanted in conditions(space, path).items()}
     for value in space[path].ends():
         first_problem = None
-        for numbers in corners(space, **{path: [value]}):
+        for numbers in corners(space, **given, **{path: [value]}):
+            if path not in numbers:
+                raise error_at(f"space.{path}.when", "can never hold: its fields are not searched with these values")
             try:
                 build(numbers)
                 break
