@@ -104,7 +104,7 @@ def _results(
 
     if remark := unended_warning(rows):
         lines.append(f"  ({remark})")
-    if study.until.grokked:
+    if _has_stopped(study, searched):
         lines.append("  it stopped at a success, so this rate is too high on average")
         lines += _cut(study, rows)
 
@@ -216,6 +216,13 @@ def _confirmed(
         of = f"{worthy:,} of {len(searched):,} configurations grokked"
         lines.append(f"  ({study.confirm.configurations} were to be confirmed, but {of})")
     return lines
+
+
+def _has_stopped(study: Study, rows: Sequence[SeedRecord]) -> bool:
+    """True if as many seeds grokked as `until` asks for: in a search of all, in a list of one configuration."""
+    wanted = study.until.grokked
+    keys = Counter("" if study.kind.proposes else row.configuration for row in rows if row.has_grokked)
+    return wanted is not None and max(keys.values(), default=0) >= wanted
 
 
 def _cut(study: Study, rows: Sequence[SeedRecord]) -> list[str]:

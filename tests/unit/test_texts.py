@@ -128,6 +128,24 @@ def test_a_study_that_stopped_says_what_never_began():
     assert "\n  it stopped at a success, so this rate is too high on average\n" in said
 
 
+@pytest.mark.parametrize(
+    ("lines", "recorded", "is_said"),
+    [
+        ("", of("a", rows(FAILED, FAILED)), False),
+        ("", of("a", rows(FAILED, GROKKED)) + of("b", rows(FAILED, GROKKED)), False),
+        ("", of("a", rows(FAILED, GROKKED)) + of("b", rows(GROKKED, GROKKED)), True),
+        ("", of("a", rows(FAILED, GROKKED) + rows(GROKKED, first=90, confirmation=True)), False),
+        ("space: {recipe.lr: {float: [0.01, 0.02]}}", of("a", rows(FAILED, GROKKED)), False),
+        ("space: {recipe.lr: {float: [0.01, 0.02]}}", of("a", rows(GROKKED)) + of("b", rows(GROKKED)), True),
+    ],
+)
+def test_a_rate_is_too_high_only_where_it_stopped_at_a_success(lines, recorded, is_said):
+    """A list does where a configuration has enough, a search where all of them together have."""
+    text = f"name: any\nmodel: 57p\nseeds: {{first: 1, count: 4}}\nuntil: {{grokked: 2, max_seeds: 8}}\n{lines}"
+    said = summary(parse_study(text, "any"), Ended(rows=recorded))
+    assert ("it stopped at a success" in said) == ("never began" in said) == is_said
+
+
 def test_what_a_run_cost_is_said_one_thing_a_line():
     study = parse_study(LIST, "")
     ended = Ended(rows=rows(FAILED, steps=240), seed_steps_per_s=18.4, compile_s=0.2)
