@@ -101,13 +101,18 @@ class Search(Kind):
         return self.sampler.planned(self.space)
 
     def impossible(self, proposals: Iterable[Mapping[str, Any]]) -> list[str]:
-        """Return why proposals (numbers of today's space) make no configuration, a text for each that does not."""
+        """Return why proposals make no configuration, a text for each that does not.
+
+        Numbers of an earlier space say nothing of this one.
+        """
         problems = []
         for numbers in proposals:
-            try:
-                self.study.configuration(self.study.resolved(numbers))
-            except ValueError as error:
-                problems.append(str(error))
+            with suppress(ValueError):
+                values = self.study.resolved(numbers)
+                try:
+                    self.study.configuration(values)
+                except ValueError as error:
+                    problems.append(str(error))
         return problems
 
     # ---- its run
@@ -255,11 +260,10 @@ class Search(Kind):
         keys = []
         without = []
         for proposal in proposals:
-            numbers = proposal["numbers"]
             if proposal["configuration"]:
                 keys.append(proposal["configuration"])
-            elif numbers.keys() == self.space.keys():  # those of an earlier space say nothing of this one
-                without.append(numbers)
+            else:
+                without.append(proposal["numbers"])
 
         lines = []
         remark = impossible_remark(self.impossible(without), len(proposals), "proposals")

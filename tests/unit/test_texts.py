@@ -271,6 +271,18 @@ def test_a_search_over_flags_says_sizes_and_what_was_impossible():
     assert "  one_unit off, tie_fc2_head off, 67 parameters  0 of 1 grokked" in said
 
 
+def test_what_is_impossible_is_counted_by_todays_space():
+    """Not all of its fields are asked of what is impossible, and an earlier space had other proposals."""
+    clip = "recipe.clip: {choice: [2, 3], when: {model.one_unit: false}}"
+    study = parse_study(f"name: any\nmodel: 57p\nseeds: [1]\nspace: {{{FLAGS}, {clip}}}\n{GRID}\n", "any")
+    impossible = {"model.one_unit": True, "model.tie_fc2_head": True}
+    earlier = {"model.one_unit": True}
+    drawn = [{"numbers": numbers, "configuration": None} for numbers in (impossible, earlier)]
+    said = summary(study, Ended(), drawn=drawn)
+    assert "  1 of 2 proposals is impossible (model: one_unit excludes tie_fc2_head)\n" in said
+    assert study.kind.impossible([earlier, impossible]) == ["model: one_unit excludes tie_fc2_head"]
+
+
 LIST = """
 name: list
 model: 57p
