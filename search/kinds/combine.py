@@ -52,7 +52,9 @@ class Combine(Kind):
 
     def describe_count(self, known: Any) -> str:
         count = 2 ** len(self.names)
-        return f"{self.planned}, of {count} combinations; the others are impossible or equal to one of these"
+        text = f"{len(self.listed)}, of {count} combinations; the others are impossible or equal to one of these"
+        is_repeated = self.planned > len(self.listed)
+        return f"{text}; {self.planned} with each θ to start from" if is_repeated else text
 
     def _words_of(self, configuration: Configuration) -> str:
         applied = configuration.spec.applied()

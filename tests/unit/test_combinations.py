@@ -77,6 +77,15 @@ def test_impossible_combinations_are_left_out():
     assert len(listed) == 6 and not any({"tie_fc2_head", "one_unit"} <= applied.keys() for applied in listed)
 
 
+@pytest.mark.parametrize(
+    ("start", "ending"), [("", ""), ("start: {study: y, best: 3}", "; 18 with each θ to start from")]
+)
+def test_a_plan_says_how_many_combinations_are_trained(start, ending):
+    study = parse_study(f"name: x\nmodel: 57p\nseeds: [1]\ncombine: [tie_fc2_head, one_unit, no_eos]\n{start}", "")
+    said = "6, of 8 combinations; the others are impossible or equal to one of these"
+    assert study.kind.describe_count(None) == said + ending
+
+
 def test_of_combinations_that_read_theta_alike_the_nearest_to_the_model_is_trained():
     for model, ties in (("57p", True), ("{preset: 57p, tie_vo: false}", False)):
         specs = specs_of(COMBINED.format(model, "tie_vo, direct_forms"))
