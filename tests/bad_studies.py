@@ -78,6 +78,7 @@ LINES = {  # what is added to GOOD
     "toggle: tie_vo": "toggle: must be a list, got 'tie_vo'; for example [tie_vo]",
     "program: train.py\nmethod: bayes": "program: unknown key; valid: about, *\nmethod: unknown key",
     "toggle: [tie_vq]": "toggle.0: unknown constraint 'tie_vq' of split_subspace; did you mean *",
+    "toggle: [tie_vo, qk_dim=4]\nconfigurations: [{}, {model: 61p}]": "toggle.1: the model has qk_dim=2",
     "toggle: [tie_vo]\nspace: {recipe.lr: {float: [0.1, 0.2]}}": "toggle: * a list * or a space, not both",
     "combine: [tie_vo, qk_dim=8]": "combine.1: qk_dim=8 takes no parameters away from this model",
 }  # fmt: skip

@@ -152,7 +152,7 @@ def test_a_constraint_with_which_nothing_groks_has_an_effect_and_no_pairs(empty)
     ("text", "size", "missing"),
     [
         ("toggle: [tie_vo, shared_norm]", 3, "no combination is without shared_norm and tie_vo"),
-        ("toggle: [tie_vo, shared_norm, qk_dim=3]", 4, "no combination is without shared_norm and tie_vo"),
+        ("toggle: [tie_vo, shared_norm, qk_dim=4]", 4, "no combination is without shared_norm and tie_vo"),
         ("configurations: [{model: 57p}, {model: {tie_vo: false}}, {model: {tie_vo: false, no_eos: true}}]", 3,
          "no combination has tie_vo and no_eos"),
     ],

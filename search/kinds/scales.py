@@ -14,7 +14,6 @@ from typing import Any
 from pydantic import Field
 
 from model import Spec, preset
-from model.fields import spelt
 from search.kinds.listed import MOST_TOGGLES, check_count
 from search.stats.intervals import LEVEL, power
 from search.study.described import aligned
@@ -23,7 +22,6 @@ from search.study.reading import Data
 from search.study.seeds import MOST_SEEDS, SeedRange, seed_list
 from search.study.space import Strict, error_at, errors_at, refuse
 from search.study.spelling import (
-    constraint_of,
     model_options,
     recipe_of,
     spec_of,
@@ -238,17 +236,11 @@ def _partners(design: Design, scale: str, spec: Spec, constraints: list[str]) ->
     partners = {}
     for i, constraint in enumerate(constraints):
         path = f"constraints.{i}"
-        name, value = constraint_of(constraint, path)
-        applied = spec.applied().get(name, value)
-        partner = None
-        if applied != value:  # a model with qk_dim=5 cannot toggle qk_dim=4
-            reason = f"it has {spelt(name, applied)}"
-        else:
-            reason = "it would take no parameter away"
-            try:
-                partner = toggled(spec, constraint, path)
-            except ValueError as error:
-                reason = str(error).removeprefix(path).lstrip(".: ")
+        partner, reason = None, "it would take no parameter away"
+        try:
+            partner = toggled(spec, constraint, path)
+        except ValueError as error:
+            reason = str(error).removeprefix(path).lstrip(".: ")
         if partner is None:
             design.skipped.setdefault(constraint, {})[scale] = reason
         else:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from model import Spec, make_spec, preset
-from model.fields import did_you_mean
+from model.fields import did_you_mean, spelt
 from model.files import read_limited
 from model.spec import family_of, no_family
 from model.tasks import ADDITION, changed, make_task
@@ -37,9 +37,13 @@ def constraint_of(name: str, path: str) -> tuple[str, int]:
 def toggled(spec: Spec, name: str, path: str) -> Spec | None:
     """Return the spec with a constraint toggled, written as `tie_vo` or `qk_dim=4`.
 
-    None where toggling is no comparison: the constraint would change nothing, or add parameters.
+    None where toggling is no comparison: the constraint would change nothing, or add parameters. Raise ValueError at
+    the key path if it is impossible there, or if the model has it with another value.
     """
     constraint, value = constraint_of(name, path)
+    applied = spec.applied().get(constraint, value)
+    if "=" in name and applied != value:  # without a value it is taken off whatever that is
+        raise error_at(path, f"the model has {spelt(constraint, applied)}")
     with errors_at(path):
         partner = spec.toggled(constraint, value)
     is_taken_away = constraint in spec.applied()

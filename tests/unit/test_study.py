@@ -119,6 +119,6 @@ def test_every_key_of_a_study_is_documented(cls):
 
 
 def test_toggled_constraints_are_configurations_of_their_own():
-    study = parse_study("name: x\nmodel: 57p\nseeds: [1]\ntoggle: [tie_vo, qk_dim=4, spiral]\n", "")
+    study = parse_study("name: x\nmodel: 57p\nseeds: [1]\ntoggle: [tie_vo, qk_dim=4, qk_dim, spiral]\n", "")
     assert [spec.params for spec, _ in study.listed] == [57, 67, 60, 87], "spiral: with all that needs it"
     assert study.listed[1][0] == study.base_spec.without("tie_vo") and study.planned == 4
