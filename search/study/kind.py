@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from model import Spec, preset_name
+from model.tasks import ADDITION, Task
 from model.tied import ties_of
 from search import plugins
 from search.plugins import KINDS, loaded
@@ -29,6 +30,7 @@ from search.study.stopping import BY_PAIR, BY_SEED
 from search.study.trial import Configuration
 from trainer import Recipe, Seed
 from trainer.recipe.lengths import ends_after
+from trainer.recipe.stages import road_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -286,25 +288,33 @@ class Kind:
 
         Searched fields are left out: a plan has a remark on each.
         """
-        recipes = [recipe for spec, recipe in self.listed if spec.task.carries]
-        recipes = recipes if self.listed else [self.study.base_recipe]
-        recipes = [recipe for recipe in recipes if not recipe.stages]  # each stage has a budget of its own
-
-        texts = Counter[str]()
-        for recipe in recipes:
-            budget = self.longest_budget(recipe)
-            ends = ends_after(recipe, budget)
-            late = [f"{name} {end:,}" for name, end in ends.items() if f"recipe.{name}" not in self.space]
-            if late:
-                texts[f"{', '.join(late)}: after the last step, {budget:,}"] += 1
+        task = self.study.base_spec.task if self.study.model else ADDITION
+        asked = [(recipe, spec.task) for spec, recipe in self.listed] or [(self.study.base_recipe, task)]
+        texts = Counter(filter(None, (self._late(*each) for each in asked)))
         if not texts:
             return ""
 
         ((text, count),) = texts.most_common(1)
-        if len(recipes) > 1:
-            text += f" ({count:,} of {len(recipes):,} configurations)"
+        if len(asked) > 1:
+            text += f" ({count:,} of {len(asked):,} configurations)"
         others = texts.total() - count
         return f"{text}; others in {others} more" if others else text
+
+    def _late(self, recipe: Recipe, task: Task) -> str:
+        """Return which schedules outlast a recipe's budget, or those of its stages; nothing if none does."""
+        if not recipe.stages:
+            return self._late_in(recipe, task, self.longest_budget(recipe))
+        texts = []
+        for stage in road_of(recipe):
+            for each in stage.recipes:
+                if late := self._late_in(each, stage.spec.task, each.steps):
+                    texts.append(f"stage {stage.name}: {late}")
+        return "; ".join(texts)
+
+    def _late_in(self, recipe: Recipe, task: Task, budget: int) -> str:
+        ends = ends_after(recipe, budget, task)
+        late = [f"{name} {end:,}" for name, end in ends.items() if f"recipe.{name}" not in self.space]
+        return f"{', '.join(late)}: after the last step, {budget:,}" if late else ""
 
     def warnings(self) -> list[tuple[str, str]]:
         """Return what speaks against the study's plan, by name."""

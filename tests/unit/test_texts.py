@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from model.tasks import make_task
 from search.cli import render
 from search.cli.home import cut_off
 from search.run.driver import Ended
@@ -18,7 +19,8 @@ from search.study.trial import Configuration
 from tests import readable
 from tests.commands import says
 from tests.unit.test_counting import CENSORED, FAILED, GIVEN_UP, GROKKED, overview, rows
-from trainer import Outcome
+from trainer import Outcome, Recipe
+from trainer.recipe.lengths import ends_after
 
 HOME = Home("nowhere")
 SOME = rows(FAILED, GROKKED, GIVEN_UP, GIVEN_UP)
@@ -240,6 +242,29 @@ def test_a_schedule_that_outlasts_the_budget_is_said(recipe, line):
     assert len(said) == bool(line) and all(says(words, f"  too long        {line}") for words in said), said
 
 
+@pytest.mark.parametrize(
+    ("task", "recipe", "late"),
+    [
+        ("addition", {}, ["curriculum", "fade_end"]),
+        ("copy", {}, ["curriculum"]),
+        ("modular", {}, []),
+        ("modular", {"wd_schedule": "warmup"}, ["wd_warmup"]),
+        ("copy", {"freeze": [[5_001, "arc"]]}, ["curriculum", "freeze"]),
+    ],
+)
+def test_a_task_has_the_schedules_that_mean_something_for_it(task, recipe, late):
+    assert list(ends_after(Recipe(**recipe), 5_000, make_task(task))) == late
+
+
+def test_schedules_of_stages_that_outlast_their_budgets():
+    wide = "{name: wide, model: {preset: 67p, hidden: 8}, recipe: {carry_mix: 0}}"
+    two = "{name: two, keep: {units: 2}, recipe: {steps: 24000, ramp: 9}, longer: {steps: 45000}}"
+    tied = "{name: tied, into: 57p, recipe: {steps: 24000, ramp: 9, fade_end: 20000}}"
+    recipe = f"{{steps: 60000, stages: [{wide}, {two}, {tied}]}}"
+    study = parse_study(f"name: any\nmodel: 57p\nseeds: [1]\nrecipe: {recipe}\n", "any")
+    assert study.kind.too_long() == "stage two: fade_end 45,000: after the last step, 24,000"
+
+
 def test_schedules_of_lists_and_searches_that_outlast_the_budget():
     begin = "name: any\nmodel: 57p\nseeds: [1]\n"
     several = parse_study(begin + "configurations: [{}, {recipe: {steps: 40000}}, {recipe: {steps: 30000}}]", "any")
@@ -249,6 +274,8 @@ def test_schedules_of_lists_and_searches_that_outlast_the_budget():
     steps = begin + "space: {recipe.steps: {int: [20000, %d], step: 10000}}"
     assert parse_study(steps % 60_000, "any").kind.too_long() == ""
     assert parse_study(steps % 40_000, "any").kind.too_long() == "fade_end 45,000: after the last step, 40,000"
+    copy = begin.replace("57p", "262p") + "task: copy\nrecipe: {steps: 5000}"
+    assert parse_study(copy, "any").kind.too_long() == "curriculum 7,000: after the last step, 5,000"
 
 
 @pytest.mark.full

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from model.tasks import Columns, Task
 from trainer.recipe.recipe import Recipe
 
 
-def ends_after(recipe: Recipe, budget: int) -> dict[str, int]:
-    """Return the fields that reach beyond a budget, each with the step at which its schedule ends or its step lies."""
-    ends = {
-        "warmup": recipe.warmup,
-        "curriculum": sum(steps for _, steps in recipe.curriculum),
-    }
+def ends_after(recipe: Recipe, budget: int, task: Task) -> dict[str, int]:
+    """Return the fields that reach beyond a budget, each with the step at which its schedule ends or its step lies.
+
+    Those that are about numbers or carries are left out where the task has none.
+    """
+    ends = {"warmup": recipe.warmup}
+    if isinstance(task, Columns):
+        ends["curriculum"] = sum(steps for _, steps in recipe.curriculum)
     if recipe.hold != Recipe().hold:  # the usual one is for full budgets, and a seed's line says if it was too long
         ends["hold"] = recipe.hold
     # Points replace the fade, so only one of both can end late.
-    if recipe.carry_shares:
+    if not task.carries:
+        pass
+    elif recipe.carry_shares:
         ends["carry_shares"] = int(recipe.carry_shares[-1][0])
     elif recipe.carry_mix:
         ends["fade_end"] = recipe.fade_end
