@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from statistics import median
 from typing import NamedTuple
@@ -376,6 +376,10 @@ def _tried_rates(study: Study, programs: Mapping[str, _Program]) -> _Rates | Non
 
     spec, recipe, slots = unmeasured[0]
     assert spec is not None
+    if recipe.stages:
+        *_, last = road_of(recipe)
+        spec, recipe = last.spec, last.recipe
+    recipe = replace(recipe, ramp=0, ramp_start=0)  # it takes no time, and needs the ties
     # Other batches take time in proportion.
     problems = recipe.batch * tried_rate(spec, recipe, slots, study.resources.threads)
     rates = {key: problems / program.recipe.batch for key, program in programs.items()}

@@ -121,6 +121,22 @@ def staged(*stages, **model):
 TO_THREE, TO_TIED = {"keep": {"units": 3}}, {"into": net(hidden=3, tied=True)["model"]}
 
 
+RAMP = {"ramp": 100, "ramp_start": 10}
+WIDE_FIRST = staged(TO_THREE, hidden=3)
+WIDE_FIRST["recipe"]["stages"][0]["recipe"] |= dict.fromkeys(RAMP, 0)
+TIED_AT_THE_END = {
+    "model": {"base": STUDY["model"], "ties": ["up_bias[0] = 0"]},
+    "recipe": STUDY["recipe"],
+}
+
+
+@pytest.mark.parametrize("values", [TIED_AT_THE_END, WIDE_FIRST], ids=["ties", "stages"])
+def test_a_study_with_a_ramp_is_planned(values):
+    """A plan tries its program for a moment."""
+    Path("mine.yaml").write_text(json.dumps(STUDY | values | {"recipe": values["recipe"] | RAMP}))
+    assert "was tried here for a moment" in done("run", "mine.yaml", "--dry-run")
+
+
 FORMS = "FILE.py:Class or package.module:Class"
 OF_COLUMNS = "is about columns of digits, which parity bits=6 of=2 has not"
 WRONG = {
