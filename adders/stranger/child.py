@@ -6,8 +6,8 @@ reads pairs from stdin, "a b" a line, and writes lines to the file descriptor FD
 parameters that the model counts, then each answer, "-" where it is none. It imports nothing of this package.
 
 The lock is a filter of system calls (seccomp), which needs no privilege and which threads and children inherit.
-It refuses sockets, files opened for writing and what else changes files, signals, programs and namespaces. It is a
-list of what is refused, no jail: what the file can read, it may read.
+It refuses sockets, files opened for writing and what else changes files, signals, other processes' priority and
+memory, programs and namespaces. It is a list of what is refused, no jail: what the file can read, it may read.
 """
 
 from __future__ import annotations
@@ -46,24 +46,31 @@ NAMESPACES = 0x7E020080
 """Flags of clone that make a namespace: time, mounts, cgroups, names, messages, users, processes, network."""
 FOREIGN_ABI = 0x40000000
 """Bit of system calls of the x32 interface, which have other numbers than those that are refused here."""
+OWNS = 8
+"""Bit of those commands of fcntl that say who gets a file's signals, and which one."""
+OTHERS = 0xFFFFFFFF
+"""All bits of a process's number: 0 is the caller's own."""
 LARGEST = 10**15
 """Beyond any sum, so that an answer is a short line."""
 SPARE = 5  # seconds of a core more than the clock allows, by which this program is judged first
 
-# Numbers of system calls (asm/unistd_64.h; asm-generic/unistd.h): of sockets, files, signals and processes, the system.
+# Numbers of system calls (asm/unistd_64.h; asm-generic/unistd.h): of sockets, files, signals and processes, memory and
+# messages that processes share, the system.
 REFUSED = {
     "x86_64": [
         *(41, 53, 425),
         *(76, 82, 83, 84, 85, 86, 87, 88, 90, 91, 92, 93, 94, 132, 133, 188, 189, 190, 197, 198, 199, 235, 258, 259),
         *(260, 261, 263, 264, 265, 266, 268, 280, 304, 316, 437, 452, 463, 466),
-        *(59, 62, 101, 109, 112, 200, 234, 311, 322, 424, 438, 29, 240),
+        *(59, 62, 101, 109, 112, 200, 234, 311, 322, 424, 438, 129, 297, 141, 142, 144, 251, 314),
+        *(29, 30, 31, 64, 65, 66, 68, 69, 70, 71, 220, 240, 241),
         *(155, 161, 164, 165, 166, 167, 169, 170, 175, 176, 227, 246, 248, 249, 250, 272, 298, 308, 313, 320, 321),
         *(428, 429, 430, 432, 433, 442),
     ],
     "aarch64": [
         *(198, 199, 425),
         *(5, 6, 7, 14, 15, 16, 33, 34, 35, 36, 37, 38, 45, 52, 53, 54, 55, 88, 265, 276, 437, 452, 463, 466),
-        *(221, 129, 117, 154, 157, 130, 131, 271, 281, 424, 438, 194, 180),
+        *(221, 129, 117, 154, 157, 130, 131, 271, 281, 424, 438, 138, 240, 140, 118, 119, 30, 274),
+        *(194, 195, 196, 190, 191, 192, 193, 186, 187, 188, 189, 180, 181),
         *(41, 51, 170, 40, 39, 224, 142, 161, 105, 106, 112, 104, 217, 218, 219, 97, 241, 268, 273, 294, 280),
         *(428, 429, 430, 432, 433, 442),
     ],
@@ -71,8 +78,14 @@ REFUSED = {
 # Architecture's name in a filter; calls with a flag that is refused: number, argument, flags.
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 FLAGS = {
-    "x86_64": [(2, 1, WRITES), (257, 2, WRITES), (56, 0, NAMESPACES), (302, 0, 0xFFFFFFFF)],
-    "aarch64": [(56, 2, WRITES), (220, 0, NAMESPACES), (261, 0, 0xFFFFFFFF)],
+    "x86_64": [
+        *((2, 1, WRITES), (257, 2, WRITES), (56, 0, NAMESPACES)),
+        *((72, 1, OWNS), (203, 0, OTHERS), (302, 0, OTHERS)),
+    ],
+    "aarch64": [
+        *((56, 2, WRITES), (220, 0, NAMESPACES)),
+        *((25, 1, OWNS), (122, 0, OTHERS), (261, 0, OTHERS)),
+    ],
 }
 CLONE3 = 435
 """Its flags are in memory, which no filter reads; libraries that miss it call clone."""

@@ -20,6 +20,8 @@ pytestmark = [
     pytest.mark.skipif(platform.machine() not in child.ARCHITECTURES, reason="no filter for this machine"),
 ]
 FILE = Path("theirs.py")
+QUEUED = {"x86_64": 297, "aarch64": 240}
+"""rt_tgsigqueueinfo, which the C library has for a process's own threads alone."""
 RIGHT = "def build_model():\n    return object(), {}\ndef add(model, a, b):\n    return a + b\n"
 
 
@@ -46,7 +48,9 @@ def refused(*more, code=1, file=FILE):
 def tried(what):
     """What a submission got when it tried something while it was loaded."""
     FILE.write_text(
-        f"import os, socket, subprocess, signal, threading\ndef trial():\n    {what}\n"
+        "import ctypes, fcntl, os, socket, subprocess, signal, threading\ndef system(name, *given):\n"
+        "    if getattr(ctypes.CDLL(None, use_errno=True), name)(*given):\n"
+        f"        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))\ndef trial():\n    {what}\n"
         "try:\n    trial()\nexcept BaseException as error:\n"
         "    raise ValueError(type(error).__name__ + ' ' + str(error))\n"
         f"{RIGHT}"
@@ -115,6 +119,15 @@ def test_what_is_no_number_is_wrong(add, decoded):
         "subprocess.run(['touch', 'new'])",
         "os.execv('/bin/true', ['true'])",
         "os.kill(os.getppid(), signal.SIGTERM)",
+        "system('sigqueue', os.getppid(), 0, None)",
+        "system('syscall', QUEUED, os.getppid(), os.getppid(), 0, None)",
+        "fcntl.fcntl(0, fcntl.F_SETOWN, os.getppid())",
+        "fcntl.fcntl(0, fcntl.F_SETSIG, signal.SIGIO)",
+        "os.setpriority(os.PRIO_PROCESS, os.getppid(), 19)",
+        "os.sched_setaffinity(os.getppid(), os.sched_getaffinity(0))",
+        "os.sched_setscheduler(os.getppid(), os.SCHED_OTHER, os.sched_param(0))",
+        "os.sched_setparam(os.getppid(), os.sched_param(0))",
+        "system('shmctl', 0, 0, None)",
         "os.setsid()",
         "os.setpgid(0, 0)",
     ],
@@ -122,7 +135,8 @@ def test_what_is_no_number_is_wrong(add, decoded):
 def test_what_it_may_not_do(what):
     Path("mine").write_text("whole")
     with socket.create_server(("127.0.0.1", 0)) as server:
-        result = tried(what.replace("PORT", str(server.getsockname()[1])))
+        port = str(server.getsockname()[1])
+        result = tried(what.replace("PORT", port).replace("QUEUED", str(QUEUED[platform.machine()])))
     assert result.exit_code == 1
     assert result.stderr == "error: theirs.py: build_model() failed: ValueError: " + (
         f"PermissionError [Errno 1] Operation not permitted{result.stderr.partition('permitted')[2]}"
@@ -131,9 +145,13 @@ def test_what_it_may_not_do(what):
 
 
 def test_what_it_may_do():
-    """Threads, reading, forks: torch needs them."""
+    """Threads, reading, forks, locks, cores of its own: torch needs them."""
     Path("mine").write_text("whole")
-    tried("t = threading.Thread(target=print); t.start(); t.join(); open('mine').read(); os.fork() or os._exit(0)")
+    tried(
+        "t = threading.Thread(target=print); t.start(); t.join(); fcntl.lockf(open('mine'), fcntl.LOCK_SH)\n"
+        "    os.set_inheritable(os.dup(0), fcntl.fcntl(0, fcntl.F_GETFL) == 0)\n"
+        "    os.sched_setaffinity(0, os.sched_getaffinity(0)); os.fork() or os._exit(0)"
+    )
     assert verified().stdout.startswith("theirs.py, it counts no parameters: 5/5 VERIFIED")
 
 
