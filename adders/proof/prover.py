@@ -111,8 +111,9 @@ class Proof:
     """Of one core."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain values; no margin where no case was looked at."""
-        return asdict(self) | {"margin": self.margin if np.isfinite(self.margin) else None}
+        """Return plain values; no margin where no case was looked at, no room where no box was won."""
+        smallest = {"margin": self.margin, "room": self.room}
+        return asdict(self) | {name: value if np.isfinite(value) else None for name, value in smallest.items()}
 
 
 def prove(

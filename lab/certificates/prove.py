@@ -82,7 +82,8 @@ def judged(name: str, path: Path, is_proved: bool) -> dict[str, Any]:
 
 def proof_of(verdict: dict[str, Any]) -> Proof:
     """Return the proof that a recorded verdict is of."""
-    names = {field.name for field in fields(Proof)} & verdict.keys()
+    # what it lacks was endless
+    names = {field.name for field in fields(Proof) if verdict.get(field.name) is not None}
     return Proof(**{name: verdict[name] for name in names} | {"wrong": [Wrong(**w) for w in verdict["wrong"]]})
 
 

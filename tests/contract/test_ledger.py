@@ -13,6 +13,7 @@ import sqlalchemy as sa
 import torch
 
 from model import PRESETS
+from model.verdict import COUNTEREXAMPLE
 from search.errors import AlreadyExists, Failure
 from search.stats.record import ENOUGH
 from search.store import database as database_module
@@ -24,7 +25,7 @@ from search.store.ledger import Ledger
 from search.store.study_records import DIED, KEY_COLUMNS, StudyRecords
 from search.study.start import ANY, InitialTheta
 from search.study.trial import Configuration
-from tests import homes
+from tests import homes, needs_plugins
 from tests.commands import refusal
 from tests.leases import at_once, dead_owner
 from tests.processes import wait_until
@@ -350,6 +351,21 @@ def test_calls_of_verify_are_counted(records, another):
     assert records.record_verification(key, 9) and records.record_verification(key, 10_010)
     assert not another.record_verification(key, 0)
     assert columns(records, "verified", "verify_calls") == {1: (10_010, 2), 2: (None, 0), 3: (None, 0)}
+
+
+@needs_plugins
+def test_a_verdict_that_won_no_box_is_recorded(records):
+    """As of a net that is refuted before a box is looked at: what is endless then is no JSON."""
+    from adders.proof.file import verdict_of
+    from adders.proof.prover import Proof, Wrong
+
+    claimed(records, SEEDS[0])
+    seed = result_of(SEEDS[0], Outcome.GROKKED)
+    record(records, seed)
+    proof = Proof("any", verdict=COUNTEREXAMPLE, wrong=[Wrong(1, 2, 4)])
+    records.record_proof(key_of(SEEDS[0]), verdict_of(CONFIGURATION.spec, seed.theta_P, proof))
+    (row,) = records.list_seeds()
+    assert (row.proof["verdict"], row.proof["room"], row.proof["margin"]) == (COUNTEREXAMPLE, None, None)
 
 
 # ---- one driver a study
