@@ -108,6 +108,7 @@ def compress(
     A checkpoint is folded first where a fold is known. The same command goes on with a folder's descent.
     """
     from adders.folding.folded import fold_checkpoint
+    from compress.journal import FILE
     from compress.local import (
         LONGEST,
         LocalDescent,
@@ -137,6 +138,9 @@ def compress(
         local = LocalDescent(start.spec, thetas, settings, target)
     with writing(target), progress_bar("proposing sets", quiet=as_json) as say:
         target.mkdir(parents=True, exist_ok=True)
+        if not (target / FILE).exists():
+            # a folder without it is refused, and time may end before a round does
+            local.journal.end_round(local.descent.candidates, local.descent.progress)
         is_late = True  # unless the block comes to its end
         with time_limit(began + 3600 * max_hours - time.monotonic() if max_hours else None):
             _show_rounds(
