@@ -416,6 +416,19 @@ def test_a_verdict_beside_a_checkpoint_is_of_all_pairs_and_of_this_spec_and_thet
     assert "--record" in fails_with_one(2, "prove", here / "7p", "--digits", 1, "--record")
 
 
+def test_a_proof_and_a_recorded_verdict_do_not_overwrite_each_other(here, monkeypatch):
+    shutil.copytree(CERTIFICATES / "7p", here / "7p")
+    path, other = here / "7p/proof.json", here / "6p"
+    before = path.read_bytes()
+    monkeypatch.chdir(here / "7p")
+    for words in ((other, "-o", path), (".", "-o", "proof.json"), (".", "--record", "-o", "../7p/proof.json")):
+        assert "is where --record keeps a checkpoint's verdict" in fails_with_one(2, "prove", *words)
+    assert path.read_bytes() == before
+    path.write_text(json.dumps({"format": 3, "claim": "right"}))
+    line = fails_with_one(2, "prove", ".", "--record")
+    assert line == "proof.json: is a proof, which --record would overwrite; move it elsewhere"
+
+
 def test_what_no_study_takes_is_refused(here):
     for words in ("--digits 2", "--level here", "--record", "--count", "-o x"):
         said = fails_with_one(2, "prove", "--study", "sweep", *words.split())
