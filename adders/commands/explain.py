@@ -52,6 +52,7 @@ def explain(
     """
     from adders.explain.explain import MOST, Shown
     from adders.explain.explain import explain as page_of
+    from adders.proof.file import is_of_program
     from search.store.verdicts import beside
 
     if len(checkpoints) > MOST:
@@ -63,12 +64,14 @@ def explain(
         trainings = [_training(home, checkpoint) for checkpoint in loaded]
         say("training again" if carries else "looking for the worst pairs")
         learned = [_carries(path, c) if carries else None for path, c in zip(checkpoints, loaded, strict=True)]
-        proofs = []
+        proofs = list[dict[str, Any] | None]()
         for path, checkpoint in zip(checkpoints, loaded, strict=True):
             verdict = beside(path, checkpoint.spec, checkpoint.theta_P)
-            # another user's claim is no proof: the page decides again
-            is_own = verdict and "claimed" not in verdict
-            proofs.append(verdict if is_own else None)
+            # neither another user's claim nor a proof of another program is one: the page decides again
+            if verdict and "claimed" not in verdict and is_of_program(verdict, checkpoint.spec, checkpoint.theta_P):
+                proofs.append(verdict)
+            else:
+                proofs.append(None)
         say("measuring the loss around it" if landscape else "looking for the worst pairs")
         html = page_of(list(map(Shown, names, loaded, trainings, learned, proofs)), landscape)
     write_text(target, html)

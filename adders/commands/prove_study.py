@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from adders.proof.file import decide
+from adders.proof.file import decide, is_of_program
 from model.tasks import only_addition
 from model.verdict import is_right
 from search.errors import reraise_as
@@ -15,15 +15,16 @@ from search.store.study_records import StudyRecords
 def prove_study(records: StudyRecords, limit_s: float) -> Iterator[tuple[SeedRecord, dict[str, Any]]]:
     """Decide the grokked seeds of a study, the best first: yield a row and its verdict.
 
-    Each is recorded as it is decided; what was decided before is not asked again.
+    Each is recorded as it is decided; what was decided before, of the same program, is not asked again.
     """
     grokked = [r for r in records.list_seeds() if r.has_grokked]
     for row in sorted(grokked, key=rank):
-        if is_right(row.proof) is not None:
-            continue
         seed = records.seed(row)
+        spec, theta_P = seed.configuration.spec, seed.result.theta_P
+        if row.proof and is_right(row.proof) is not None and is_of_program(row.proof, spec, theta_P):
+            continue
         with reraise_as():
-            only_addition(seed.configuration.spec.task, "prove --study")
-        proof = decide(seed.configuration.spec, seed.result.theta_P, limit_s)
+            only_addition(spec.task, "prove --study")
+        proof = decide(spec, theta_P, limit_s)
         records.record_proof(row.key, proof)
         yield row, proof

@@ -9,9 +9,11 @@ import click
 
 from reports.markup import escape
 from search.cli.options import PATH, home_option, json_option, load_checkpoint, show
+from search.errors import reraise_as
 
 if TYPE_CHECKING:
     from search.store.home import Home
+    from trainer.checkpoints.checkpoint import Checkpoint
 
 EXPERIMENT = "registered"
 NAME = "adders"
@@ -34,20 +36,20 @@ def register(checkpoints: tuple[Path, ...], name: str, aliases: tuple[str, ...],
     from adders.registry.models import register as make_version
     from model import preset_name, verify
     from model.verdict import is_right
-    from search.store.verdicts import beside, settle
     from tracking.datasets import log_dataset
     from tracking.store import answered, check_uri, connect, find_experiment, is_local, open_experiment
 
-    loaded = [(path, load_checkpoint(path)) for path in checkpoints]
+    loaded = []
+    for path in checkpoints:
+        checkpoint = load_checkpoint(path)
+        loaded.append((path, checkpoint, _proof_of(path, checkpoint)))
     uri = home.tracking_uri
     if is_local(uri):
         home.create()
     client = connect(home, uri, creates=True)
     rows: list[dict[str, Any]] = []
-    for path, checkpoint in loaded:
+    for path, checkpoint, proof in loaded:
         result = verify(checkpoint.spec, checkpoint.theta_P)
-        claim = beside(path, checkpoint.spec, checkpoint.theta_P)
-        proof = settle(claim, checkpoint.spec, checkpoint.theta_P) if claim else None
         facts = Facts(result.correct, result.margin, is_right(proof))
         with answered(uri):
             number = open_experiment(client, home, EXPERIMENT, find_experiment(client, EXPERIMENT))
@@ -78,3 +80,16 @@ def register(checkpoints: tuple[Path, ...], name: str, aliases: tuple[str, ...],
     chosen = "@smallest" if any(r["verified"] for r in rows) else f"/{rows[-1]['version']}"
     use = f'mlflow.pyfunc.load_model("models:/{name}{chosen}").predict(frame of a and b)'
     show(as_json, rows, [*lines, use])
+
+
+def _proof_of(path: Path, checkpoint: Checkpoint) -> dict[str, Any] | None:
+    """Return the verdict in a checkpoint's folder, decided here. Raises UserError for one of another program."""
+    from adders.proof.file import settled
+    from adders.proof.program import source
+    from search.store.verdicts import beside
+
+    spec, theta_P = checkpoint.spec, checkpoint.theta_P
+    if beside(path, spec, theta_P) is None:
+        return None
+    with reraise_as(path):
+        return settled(path, spec, theta_P, source(spec, theta_P))

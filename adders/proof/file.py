@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -50,6 +51,11 @@ def decide_soon(spec: Spec, theta_P: Tensor, limit_s: float) -> dict[str, Any] |
     # asked for any model that a home has, so a family without proofs is no error
     is_known = spec.adds and ties_of(spec)[0].family in FAMILIES
     return decide(spec, theta_P, limit_s) if is_known else None
+
+
+def is_of_program(verdict: Mapping[str, Any], spec: Spec, theta_P: Tensor) -> bool:
+    """True if a verdict names the program that is exported today."""
+    return verdict.get("program_sha256") == program_digest(source(spec, theta_P))
 
 
 def settled(folder: Path, spec: Spec, theta_P: Tensor, text: str) -> dict[str, Any] | None:

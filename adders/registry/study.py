@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from adders.proof.file import is_of_program
 from adders.registry.models import BEST, Facts, adderboard_dataset, log_model, register
 from model import Verification
 from model.tasks import ADDITION
@@ -57,7 +58,12 @@ def write_study(
     aliases_of: dict[str, tuple[str, ...]] = {smallest["configuration"]: (), ranked_first: (BEST,)}
     for key, aliases in aliases_of.items():
         best = by_key[key][0]
-        _register(tracker, records.seed(best), Facts(ADDITION.problems, proved=best.proved), aliases)
+        seed = records.seed(best)
+        # a proof of an earlier program is none of the one that is registered
+        proved = best.proved
+        if best.proof and proved and not is_of_program(best.proof, seed.configuration.spec, seed.result.theta_P):
+            proved = None
+        _register(tracker, seed, Facts(ADDITION.problems, proved=proved), aliases)
 
 
 def _register(tracker: Tracker, seed: RecordedSeed, facts: Facts, aliases: Sequence[str]) -> None:

@@ -1,12 +1,13 @@
 """Verdicts that a stranger has written are claims, which a proof decides (tests/unit/test_verdicts.py)."""
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 
 from model.verdict import COUNTEREXAMPLE, PROVED, UNDECIDED
-from search.store.verdicts import beside, settle
+from search.store.verdicts import beside, sealed, settle
 from tests.commands import done
 from tests.unit.test_verdicts import RIGHT, WRONG, forged, own_cache, undecided  # noqa: F401
 
@@ -25,6 +26,14 @@ def test_a_forged_proof_is_refuted():
     assert settle(claim, WRONG.spec, WRONG.theta_P)["verdict"] == COUNTEREXAMPLE
     refuted = beside(forged(RIGHT, COUNTEREXAMPLE), RIGHT.spec, RIGHT.theta_P)
     assert settle(refuted, RIGHT.spec, RIGHT.theta_P)["verdict"] == PROVED
+
+
+def test_on_a_page_a_proof_of_another_program_is_none(no_time):
+    folder = forged(RIGHT, PROVED)
+    values = json.loads((folder / "proof.json").read_text()) | {"program_sha256": "0" * 64}
+    (folder / "proof.json").write_text(json.dumps(sealed(values)))
+    done("explain", folder, "-o", "page.html", "--home", "none")
+    assert '"verdict": "PROVED"' not in Path("page.html").read_text()
 
 
 def test_a_claim_that_takes_too_long_is_called_one_everywhere(no_time):

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from model.verdict import claim_beside
+from model.verdict import PROVED, claim_beside
 from search.store.home import Home
 from tests import CERTIFICATES
 from tests.commands import call, done
 from tests.homes import Recorder, empty_home, quickly, records_of, study_of
+from tests.verdicts import verdict_on
 from trainer.checkpoints.checkpoint import Checkpoint
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -104,3 +105,19 @@ def test_the_run_of_an_interrupted_study_stays_killed(proved):
     _, study, *_ = proved
     run = study.tracker.run_of(study.configuration).id
     assert study.tracker.client.get_run(run).info.status == "KILLED"
+
+
+def test_a_verdict_on_another_program_is_no_proof_until_it_is_decided_anew(tmp_path):
+    with quickly():
+        study = Recorder(empty_home(tmp_path / "runs"), study_of())
+        study.seeds((2,), grokked=(2,), changes={2: {"theta_P": RIGHT.theta_P}})
+        earlier = verdict_on(RIGHT, PROVED) | {"program_sha256": "0" * 64}
+        study.records.record_proof((study.configuration.key, 2, 2), earlier)
+        study.write_pages()
+        study.done()
+        client = study.tracker.client
+        assert "smallest" in client.get_registered_model("sweep").aliases
+        assert "smallest-proved" not in client.get_registered_model("sweep").aliases
+        for command in (("prove", "--study"), ("sync",)):
+            done(*command, "sweep", "--home", tmp_path / "runs")
+        assert "smallest-proved" in client.get_registered_model("sweep").aliases

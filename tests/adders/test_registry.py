@@ -1,16 +1,20 @@
 """Checkpoints as MLflow's models: of a study's best seeds, by aliases, and put there by a command."""
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
 
 from adders.registry.models import digest_of
+from model.verdict import PROVED
+from search.store.verdicts import sealed
 from search.study.trial import Configuration
 from tests import CERTIFICATES
-from tests.commands import done
+from tests.commands import done, fails_with_one
 from tests.homes import Recorder, empty_home, quickly, study_of
 from tests.reference import client_of
+from tests.verdicts import verdict_on
 from trainer.checkpoints.checkpoint import Checkpoint
 
 pytestmark = pytest.mark.usefixtures("here", "quick")
@@ -89,3 +93,11 @@ def test_a_registered_checkpoint_is_proved_if_its_folder_says_so(tmp_path):
     (version,) = client.search_model_versions("name = 'proved'")
     metrics = client.get_logged_model(version.tags["adder.model"]).metrics
     assert {m.key: m.value for m in metrics}["proved"] == 1
+
+
+def test_a_proof_of_another_program_is_not_registered(tmp_path):
+    shutil.copytree(CERTIFICATES / "7p", tmp_path / "7p")
+    values = verdict_on(Checkpoint.load(tmp_path / "7p"), PROVED) | {"program_sha256": "0" * 64}
+    (tmp_path / "7p/proof.json").write_text(json.dumps(sealed(values)))
+    line = fails_with_one(2, "register", tmp_path / "7p", "--home", "elsewhere")
+    assert "its proof is of another program" in line
