@@ -41,4 +41,6 @@ def import_(file: Path, target: Path, as_json: bool) -> None:
     values = {"checkpoint": str(target), "spec": spec.as_dict()} | provenance | result.as_dict()
     head = f"{target}: from a {provenance['format']} checkpoint"
     lines = [head, f"  {name_of(spec)}: {grade(result)}", *counted_lines(spec, provenance)]
+    if assumed := provenance.get("assumed"):
+        lines.append(f"  assumed, as the file does not say: {assumed}")
     show(as_json, values, lines)

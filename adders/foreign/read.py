@@ -23,6 +23,7 @@ from adders.foreign.file import (
     mapping,
     plain,
 )
+from model.families.rope.spec import Rope
 from model.families.split_subspace.spec import SplitSubspace
 from model.files import read_limited
 from model.spec import Spec
@@ -113,9 +114,10 @@ def _checkpoint(content: Content, source: dict[str, Any]) -> Checkpoint:
         words = {2: "two", 3: "three", 4: "four"}
         raise ValueError(f"architecture not known here: {words.get(layers, layers)} layers: this reads one")
     format_ = _format_of(state.names())
-    settings = _settings(content) if format_.needs_settings else {}
-    if settings is None:
+    settings = _settings(content)
+    if settings is None and format_.needs_settings:
         raise ValueError(WITHOUT_SETTINGS)
+    settings = settings or {}
     spec, theta_P = format_.read(settings, state)
     stored = integer(content, "params", spec.params)
     if stored != spec.params:
@@ -125,6 +127,9 @@ def _checkpoint(content: Content, source: dict[str, Any]) -> Checkpoint:
         frozen = microadder.frozen_on_the_way(settings, spec)
         if frozen:
             about["frozen_on_the_way"] = frozen
+    # only tensors named as Qwen3's are read without it
+    if isinstance(spec, Rope) and "rope_theta" not in settings and spec.half_split:
+        about["assumed"] = f"rope_theta {spec.rope_base:g}"
     return _ours(spec, theta_P, content, about)
 
 

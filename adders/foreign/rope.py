@@ -1,4 +1,4 @@
-"""Checkpoints of Qwen-like adders: tbukic's and vijec's settings and tensors, or tensors named as Qwen3's alone."""
+"""Checkpoints of Qwen-like adders: tbukic's and vijec's settings and tensors, or tensors named as Qwen3's."""
 
 from __future__ import annotations
 
@@ -36,6 +36,16 @@ CHOICES: Choices = {
     "use_swiglu": {True: {}},
     **{theirs: {False: {}, True: {ours: True}} for theirs, ours in SWITCHES.items()},
 }
+QWEN_CHOICES: Choices = {
+    **{name: CHOICES[name] for name in ("n_kv_heads", "head_dim", "vocab_size", "repeats", "qk_norm", "use_swiglu")},
+    "model_type": {"qwen3": {}},
+    "num_hidden_layers": {1: {}},
+    "num_key_value_heads": {1: {}},
+    "hidden_act": {"silu": {}},
+    "rms_norm_eps": {1e-6: {}},
+    "tie_word_embeddings": {True: {}, False: {}},
+    "attention_bias": {False: {}},
+}
 SIZES = {"d_model": ("width", 3), "ff": ("ffn", 2), "n_heads": ("heads", 1)}
 """Their name of a size -> ours, and their default."""
 # Read elsewhere, or where training began.
@@ -46,6 +56,23 @@ UNREAD = {
     "arc_init_start",
     "arc_init_stride",
     "tie_groups",
+}
+QWEN_SIZES = {"d_model": "width", "hidden_size": "width", "ff": "ffn", "intermediate_size": "ffn"}
+QWEN_SIZES |= {"n_heads": "heads", "num_attention_heads": "heads"}
+QWEN_UNREAD = {
+    "rope_theta",
+    "max_len",
+    "max_position_embeddings",
+    "max_window_layers",
+    "architectures",
+    "attention_dropout",
+    "bos_token_id",
+    "eos_token_id",
+    "dtype",
+    "torch_dtype",
+    "initializer_range",
+    "transformers_version",
+    "use_cache",
 }
 GROUPS = {
     "q_proj, scalar:k_proj": "scaled_k",
@@ -120,7 +147,10 @@ def read(config: Mapping[str, Any], state: State) -> tuple[Rope, Tensor]:
 
 
 def read_qwen(config: Mapping[str, Any], state: State) -> tuple[Rope, Tensor]:
-    """Return spec and θ [P] of tensors alone, whose shapes say the sizes; config is empty."""
+    """Return spec and θ [P] of tensors, whose shapes say the sizes. Settings may be missing; none may say otherwise.
+
+    Raises ValueError for settings no spec can express, and for tensors that do not fit.
+    """
     _, width = _shape(state, QWEN["tokens"])
     queries, _ = _shape(state, QWEN["q"])
     keys, _ = _shape(state, QWEN["k"])
@@ -131,7 +161,13 @@ def read_qwen(config: Mapping[str, Any], state: State) -> tuple[Rope, Tensor]:
             f"{keys} of keys"
         )
     # Qwen3's rope turns the first half of a head with the second one
-    spec = _spec(width=width, heads=queries // HEAD, ffn=hidden, half_split=True)
+    base = number(config, "rope_theta", 3.0)
+    spec = _spec(width=width, heads=queries // HEAD, ffn=hidden, half_split=True, rope_base=base)
+    all_chosen(config, QWEN_CHOICES, {*QWEN_SIZES, *QWEN_UNREAD})
+    for theirs, ours in QWEN_SIZES.items():
+        size = getattr(spec, ours)
+        if integer(config, theirs, size) != size:
+            raise ValueError(f"{theirs} is {config[theirs]}, and its tensors have {size}")
     slices = {name: state.take(QWEN[name], shape) for name, shape in spec.shapes().items()}
     state.check(
         "lm_head.weight",

@@ -327,6 +327,14 @@ def test_an_ancestors_tensors_alone():
     assert says(refused(written(shared)), f"{LAYER_NORM}, without means and biases; *verify --run-code tries*")
 
 
+@pytest.mark.parametrize("setting", ["alibi", "softmax1"])
+def test_an_ancestors_settings_are_read_where_it_has_some(setting):
+    file = {"model": ancestors(), "config": {"d_model": 6}}
+    assert read_foreign(written(file)).spec == replace(PRESETS["242p"], **START)
+    file["config"][setting] = True
+    assert refused(written(file)) == f"architecture not known here: {setting}=True"
+
+
 def test_an_ancestor_with_other_hidden_units():
     wider = {"ffn.0.weight": torch.ones(3, 6), "ffn.0.bias": torch.ones(3), "ffn.2.weight": torch.ones(6, 3)}
     assert read_foreign(written(ancestors(**wider))).spec == replace(PRESETS["242p"], hidden=3)

@@ -1,4 +1,4 @@
-"""Checkpoints of Qwen-like adders: tbukic's settings and tensors, and tensors with Qwen3's names alone."""
+"""Checkpoints of Qwen-like adders: tbukic's settings and tensors, and tensors with Qwen3's names."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +13,7 @@ from adders.foreign.rope import GROUPS, PLACES, QWEN
 from model import PRESETS
 from model.families.rope import Rope
 from tests.adders.foreign import parts, read_as, refused, written
+from tests.commands import call
 from tests.specs import any_tokens, some_theta
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -85,6 +86,33 @@ def test_what_a_program_puts_around_a_model_is_not_of_it(prefix):
 def test_tensors_alone_are_read(name, form):
     spec = replace(PRESETS[name], half_split=True)
     read_as(spec, form(qwen(spec)))
+
+
+HUB = {"model_type": "qwen3", "rope_theta": 10_000.0, "rms_norm_eps": 1e-6, "hidden_size": 3, "rope_scaling": None}
+
+
+def test_settings_beside_qwens_tensors_are_read():
+    spec = replace(PRESETS["122p"], half_split=True, rope_base=10_000.0)
+    checkpoint = read_foreign(written({"state_dict": qwen(spec), "config": HUB}))
+    assert checkpoint.spec == spec and "assumed" not in checkpoint.provenance
+    line = "  assumed, as the file does not say: rope_theta 3"
+    assert line in call("import", written(qwen(spec)), "-o", "ours").stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"rms_norm_eps": 1e-5}, "architecture not known here: rms_norm_eps=1e-05"),
+        ({"hidden_act": "gelu"}, "architecture not known here: hidden_act=gelu"),
+        ({"rope_scaling": {"type": "linear"}}, "architecture not known here: rope_scaling=a dict"),
+        ({"hidden_size": 5}, "hidden_size is 5, and its tensors have 3"),
+        ({"rope_theta": "3"}, "rope_theta must be a finite number, got '3'"),
+    ],
+    ids=str,
+)
+def test_settings_beside_qwens_tensors_that_no_spec_can_express(config, message):
+    file = {"state_dict": qwen(replace(PRESETS["122p"], half_split=True)), "config": HUB | config}
+    assert refused(written(file)) == message
 
 
 REFUSALS = {
