@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from compress.candidates import CandidateStore, RoundCounters, TieCandidate
+from compress.section import Accept
 from model.spec import Spec
 from search.errors import UserError
 from search.study.start import ANY, InitialTheta
@@ -31,7 +32,8 @@ class Journal(CandidateStore):
     def __init__(self, folder: Path, base: Spec, origin: str, settings: Mapping[str, Any]):
         """Read the folder's file, if it has one.
 
-        Raises UserError for a file that is none, ValueError for one of another checkpoint.
+        Raises UserError for a file that is none, ValueError for one of another checkpoint, or of sets that these
+        settings might not accept.
         """
         self.folder = folder
         self.base = base
@@ -50,6 +52,9 @@ class Journal(CandidateStore):
                 raise UserError(f"{path}: not the record of a descent of format {FORMAT}") from None
             if self.origin != origin:
                 raise ValueError(f"{folder}: holds a descent from another checkpoint")
+            now = _accept(settings)
+            if not now.takes_over(self.accept):
+                raise ValueError(f"{folder}: holds sets of {self.accept}, not of {now}; choose another folder with -o")
 
     def _load(self, about: dict[str, Any]) -> None:
         """Take over the record of a file. Any error that a damaged one raises here is caught by `__init__`."""
@@ -57,6 +62,7 @@ class Journal(CandidateStore):
             raise ValueError
         for name in ("origin", *COSTS):
             setattr(self, name, about[name])
+        self.accept = _accept(about["settings"])
         self.candidates = [self._candidate(n, **row) for n, row in enumerate(about["accepted"])]
         progress = about["progress"]
         sets = {
@@ -103,3 +109,8 @@ class Journal(CandidateStore):
             **{name: getattr(self, name) for name in COSTS},
         }
         durable.write(self.folder / FILE, (json.dumps(about) + "\n").encode())
+
+
+def _accept(settings: Mapping[str, Any]) -> Accept:
+    """Return what a descent's settings ask of a set."""
+    return Accept(exact=settings.get("accept", 1.0), proved=settings.get("proved"))

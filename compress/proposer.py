@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from compress.section import Compress, section_of
+from compress.section import Accept, Compress, section_of
 from compress.ties import tie_ramp_defaults
 from search.study.kind import Kind
 from search.study.space import Strict, error_at
@@ -59,6 +59,13 @@ class Compression(Kind):
     @property
     def planned(self) -> int:
         return self.section.rounds * self.section.proposals
+
+    def check_begun(self, before: Mapping[str, Any]) -> None:
+        from search.run.extension import begun_otherwise
+
+        begun = Accept.model_validate(before["compress"].get("accept", {}))
+        if not self.section.accept.takes_over(begun):
+            raise begun_otherwise(self.study, "compress.accept", begun, self.section.accept)
 
     def recipe_defaults(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Return the recipe by which ties take hold in so many steps as the fields say."""

@@ -1,5 +1,7 @@
 """The `compress` of a study file: constraints that the machine is to find for the θ that it starts from."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -37,6 +39,13 @@ class Accept(Strict):
         None,
         description="right on all 10^20 pairs too: on any machine, or here; sets go by their smallest margin",
     )
+
+    def __str__(self) -> str:
+        return f"exact {self.exact:g} and {f'proved {self.proved}' if self.proved else 'no proof'}"
+
+    def takes_over(self, before: Accept) -> bool:
+        """True if a set that was accepted before need not be judged again; by proofs sets are ranked otherwise."""
+        return self.exact <= before.exact and self.proved == before.proved
 
 
 class Compress(Strict):

@@ -45,6 +45,7 @@ def _check_definition(study: Study, before: Mapping[str, Any]) -> None:
         if kind.proposes and was != isinstance(study.kind, kind):
             raise UserError(f"study {study.name}: {kind.changed(was)}; {WAY_OUT}")
 
+    study.kind.check_begun(before)
     begun = before.get("start")
     start = study.start and study.start.model_dump(mode="json")
     if begun != start:

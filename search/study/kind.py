@@ -178,6 +178,9 @@ class Kind:
 
     # ---- its run; records: a `StudyRecords` (search/store)
 
+    def check_begun(self, before: Mapping[str, Any]) -> None:
+        """Raise UserError for a study that cannot go on by its file. before: its last run's definition."""
+
     def propose(self, parents: Sequence[InitialTheta], records: Any) -> ProposalSource | None:
         """Return the proposals of the study, or go on with them; None where its file lists its configurations.
 

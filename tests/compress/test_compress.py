@@ -20,7 +20,9 @@ from compress.journal import Journal
 from compress.pictures import TREE, log_descents
 from model import preset
 from model.tied import Tied, constrained, free
+from search.errors import UserError
 from search.run import driver
+from search.run.extension import check_extension
 from search.run.planner import plan
 from search.store.home import Home
 from search.study.file import parse_study
@@ -109,7 +111,13 @@ def test_a_descent_is_gone_on_with_and_read_by_every_command(here, monkeypatch):
     assert "46p tied to" in call("models", "small").stdout
     done("export", "small", "-o", "submission.py")
     assert "made by compress" in fails_with_one(2, "rerun", "small")
-    again = json.loads(call("compress", START, "-o", "small", *SHORT, "--json").stdout)
+    line = fails_with_one(2, "compress", START, "-o", "small", *SHORT, "--proved", "any")
+    assert line.endswith(
+        "small: holds sets of exact 1 and no proof, not of exact 1 and proved any; choose another folder with -o"
+    )
+    looser = ("compress", START, "-o", "small", *SHORT, "--accept", 0.99)
+    again = json.loads(call(*looser, "--json").stdout)
+    assert "small: holds sets of exact 0.99 and no proof, not of exact 1 and" in fails_with_one(2, *looser[:-2])
     assert again["rounds"] == 2 and again["params"] <= small.spec.params and again["core_seconds"] > 0
     assert again["sets_tried"] > len(journal["progress"]["tried"]) and again["verification"]["total"] == 10_010
     assert len(again["ties"]) == 46 - again["params"]
@@ -295,6 +303,17 @@ def test_a_screen_that_reads_what_the_net_lacks_is_one_line(here):
     refused = run(here, code=2, stop={"screen": {"at": 60, "keep": {"nothing": 0.5}}})
     assert refused.stderr.startswith(f"error: {here / 'small.yaml'}: stop.screen.")
     assert refused.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("accept", [{"exact": 0.995}, {"exact": 0.99, "proved": "here"}])
+def test_a_study_of_sets_that_were_accepted_for_less_is_not_gone_on_with(accept):
+    def study_of(accept):
+        return parse_study(json.dumps(STUDY | {"compress": STUDY["compress"] | {"accept": accept}}), "")
+
+    begun = study_of({"exact": 0.99}).model_dump(mode="json", by_alias=True)
+    check_extension(study_of({"exact": 0.98}), begun, [])
+    with pytest.raises(UserError, match=r"accept: begun with exact 0\.99 and no proof, the file has exact 0\.99"):
+        check_extension(study_of(accept), begun, [])
 
 
 def test_a_round_that_is_written_again_as_the_answer_was_lost_is_there_once(here):

@@ -179,7 +179,7 @@ def test_a_checkpoint_records_how_it_was_trained_and_what_it_reached(untrained, 
     for row in about["accepted"]:
         del row["recipe"]
     (tmp_path / "descent.json").write_text(json.dumps(about))
-    older = LocalDescent(BASE, [ONES], replace(settings, steps=600), tmp_path)
+    older = LocalDescent(BASE, [ONES], replace(settings, steps=600, accept=0.8), tmp_path)
     assert to_checkpoint(older, Checkpoint(BASE, ONES), []).step == 600
 
 
