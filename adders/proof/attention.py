@@ -298,8 +298,12 @@ def _column_means(net: Net, of_token: Array) -> Array:
 def _additions(weight: Array, allowed: Array) -> float:
     """Bound the roundings of a sum of a head's weights [T, V], taken in any order, in u of the sum.
 
-    An addition loses at most u of the whole, and at most its smaller summand. That one's largest term is the largest
-    of no other addition's smaller summand, nor the largest of all: so each term but that counts once, as u or less.
+    An addition loses at most u of the whole, and at most either summand. Call a term large if it may be u / 2T of the
+    sum or more; the largest one is. Of n large terms at most n - 1 additions have one in each summand, and each loses
+    at most u of the whole. Any other addition has a summand of small terms alone. If the other one has a large term,
+    the addition loses at most those small terms, and no two such additions have any in common. If it has none, u of
+    its small terms is lost, and each term is added so at most T times. So at most 1/u + T of each small term's share
+    is lost, and 2T/u of it are counted.
     """
     length = len(weight)
     # the smallest sum that any input has: each position's smallest weight
