@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 CLOSE = 1e-3
 """Relative and absolute: as far as rounding moves logits of different shapes of call."""
 
+UNEVEN = {"padding_idx": None, "scale_grad_by_freq": False}
+"""Fields of embeddings, with their off values: of many seeds at once torch has other slopes."""
+
 
 @lru_cache(1024)
 def check_module(spec: Module) -> None:
@@ -53,6 +56,9 @@ def _check_parts(spec: Module) -> None:
             raise ValueError(f"{called} is dropout, whose draws no record could repeat: set p=0")
         if getattr(part, "track_running_stats", False):
             raise ValueError(f"{called} keeps running statistics, which are no parameters: use LayerNorm")
+        for option, off in UNEVEN.items() if isinstance(part, nn.Embedding | nn.EmbeddingBag) else ():
+            if getattr(part, option) != off:
+                raise ValueError(f"{called} has {option}, whose slopes differ where seeds train together: {off} is off")
 
     named = dict(template(spec).named_parameters())
     for name, parameter in named.items():
@@ -181,18 +187,23 @@ def _check_shape(spec: Module, logits: object, rows: int, length: int) -> None:
 
 
 def _check_together(spec: Module, module: nn.Module, tokens_BT: Tensor, logits: Tensor) -> None:
-    """Raise ValueError unless two seeds at once give what each gives alone, with a slope."""
+    """Raise ValueError unless two seeds at once give what each gives alone, and its slope."""
     theta_SP = torch.stack([spec.initial(seed) for seed in (0, 1)])
     tokens_1TB = tokens_BT.T[None].int()
     fails = "cannot be trained many seeds at once"
 
     def total(theta_SP: Tensor) -> Tensor:
-        together: Tensor = spec.forward(theta_SP, tokens_1TB, first=spec.prompt - 1)
+        # As in training, where each seed has problems of its own.
+        tokens_STB = tokens_1TB.expand(len(theta_SP), -1, -1)
+        together: Tensor = spec.forward(theta_SP, tokens_STB, first=spec.prompt - 1)
         return together[: spec.task.outputs].square().sum()  # other logits may be masked with -∞
 
     slope_SP = _called(lambda: grad(total)(theta_SP), fails)
     if not torch.isfinite(slope_SP).all():
         raise ValueError("its gradient is not finite before training")
+    alone_P = grad(total)(theta_SP[1:])[0]
+    if (slope_SP[1] - alone_P).abs().max() > CLOSE * alone_P.abs().max():
+        raise ValueError("two seeds at once do not give the slope that each gives alone")
 
     together: Tensor = spec.forward(theta_SP, tokens_1TB, first=spec.prompt - 1)
     named = parameters(spec, theta_SP)

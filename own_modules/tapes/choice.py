@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import torch
+from torch import Tensor
+from torch.func import grad
 
 from model.spec import Choice, Kernel, Spec
 from own_modules.tapes.graph import Program
 from own_modules.tapes.recording import record
 from trainer.data.problems import selection
-from trainer.engine.build import denormals, library
+from trainer.engine.build import denormals
+from trainer.engine.kernel import KernelLoss
 from trainer.engine.native import constant_fold
-from trainer.engine.structures import LANES, Measures, Seen
+from trainer.engine.structures import LANES
 from trainer.files import durable
 from trainer.files.installed import cache_folder, missing_for_compilation
+from trainer.step import step
 
 SOURCE = Path(__file__).parent / "kernel.cpp"
 MOST_TOKENS = 256
@@ -31,7 +34,11 @@ MOST_RARE = 10_000
 """Of θ where there are fewer products of a problem than numbers: their slopes are moved more than computed. An MLP of
 7,905 numbers trains 1.4 times as fast as by torch (benchmarks/modules.py); one of 13,601 was slower."""
 APART = 1e-3
-"""How far logits of tape and torch may be apart, as a share of the largest: some thousand roundings."""
+"""How far logits and slopes of tape and torch may be apart, as a share of the largest: some thousand roundings."""
+SMALL = 100
+"""A tensor whose slopes are this many times smaller than the largest is measured by that share of it."""
+JITTER = 0.1
+"""By which share first values are moved before slopes are compared."""
 
 
 def by_tape(spec: Spec) -> Choice:
@@ -62,9 +69,9 @@ def _choose(spec: Spec, denormals: str) -> Choice:
             return Choice(None, too_large)
 
         kernel = _kernel(spec, program)
-        # `not <` and not `>=`: logits that are no numbers are not torch's either.
-        if not missing_for_compilation() and not _apart(spec, kernel) < APART:
-            return Choice(None, "torch: the engine has other logits")
+        other = "" if missing_for_compilation() else _other(spec, kernel)
+        if other:
+            return Choice(None, f"torch: the engine has other {other}")
     except (NotImplementedError, IndexError) as error:
         return Choice(None, f"torch: {error}")
     return Choice(kernel, "the C++ engine")
@@ -96,8 +103,8 @@ def _kernel(spec: Spec, program: Program) -> Kernel:
     return Kernel(SOURCE, shape, (folder,))
 
 
-def _apart(spec: Spec, kernel: Kernel) -> float:
-    """Return the largest difference of a kernel's logits from torch's, as a share of the largest logit.
+def _other(spec: Spec, kernel: Kernel) -> str:
+    """Return what a kernel has otherwise than torch, "logits" or "gradients"; "" for nothing.
 
     Both are asked selection problems: a net need not have a row for each token at each position.
     """
@@ -105,20 +112,28 @@ def _apart(spec: Spec, kernel: Kernel) -> float:
     places = torch.linspace(0, a.shape[1] - 1, LANES).long()
     tokens = spec.tokens_of(a[:, places], b[:, places])
     tokens_1TB = torch.stack([token.int() for token in tokens], dim=1)
+    problems = KernelLoss(spec, tokens_1TB, kernel)
+    theta_P = spec.initial(0)
     with torch.no_grad():
-        wide = spec.expand(spec.initial(0)[None])
-        logits = spec.apply(wide, tokens_1TB[:, :-1], spec.prompt - 1)
+        logits = spec.forward(theta_P[None], tokens_1TB[:, :-1], spec.prompt - 1)
         logits_AVB = torch.stack([v.expand(1, spec.answers, LANES)[0] for v in logits], dim=1)
-    numbers_N = torch.cat([t.flatten() for t in wide.values()]).numpy()
-    # The kernel writes into it.
-    seen_AVB = np.zeros(logits_AVB.shape, np.float32)
-    library(kernel.source, kernel.shape, kernel.folders).kernel_evaluate(
-        ctypes.c_void_p(numbers_N.ctypes.data),
-        ctypes.c_void_p(tokens_1TB.data_ptr()),
-        LANES,
-        ctypes.byref(Measures()),
-        ctypes.byref(Seen(logits=seen_AVB.ctypes.data, right=None)),
-    )
-    largest = logits_AVB.abs().max()
-    apart = (logits_AVB - torch.from_numpy(seen_AVB)).abs().max()
-    return float(apart / largest)
+    # `not <` and not `>=`: logits that are no numbers are not torch's either.
+    if not _apart(problems.logits(theta_P.numpy()), logits_AVB) < APART:
+        return "logits"
+
+    # Beside the first values: where a net begins with zeros, all below them has the slope 0.
+    noise_P = JITTER * torch.randn(spec.params, generator=torch.Generator().manual_seed(0))
+    theta_P = torch.where(theta_P == 0, noise_P, theta_P * (1 + noise_P))
+    exact_P = grad(lambda theta_P: step.loss(spec, theta_P[None], tokens_1TB).sum())(theta_P)
+    _, slope_P = problems.slope(theta_P.numpy())
+    # Tensor by tensor: slopes of the first layer may be small beside the last one's.
+    ours, theirs = (spec.layout.split(torch.as_tensor(t)[None]).values() for t in (slope_P, exact_P))
+    least = exact_P.abs().max() / SMALL
+    apart = [_apart(*pair, least) for pair in zip(ours, theirs, strict=True)]
+    return "" if all(each < APART for each in apart) else "gradients"
+
+
+def _apart(ours: Any, exact: Tensor, least: Any = 0) -> float:
+    """Return the largest difference of two tensors as a share of the largest exact number, or of `least`."""
+    largest = exact.abs().max().clamp(min=least)
+    return float((exact - torch.as_tensor(ours)).abs().max() / largest)

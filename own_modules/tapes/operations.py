@@ -180,8 +180,10 @@ def looked_up(graph: RowGraph, table: Tensor, index: Any) -> Tensor:
     return torch.tensor(rows).reshape(*index.shape, *table.shape[1:])
 
 
-def embedding(graph: RowGraph, weight: Any, index: Any, *_: Any) -> Tensor:
+def embedding(graph: RowGraph, weight: Any, index: Any, pad: int = -1, by_count: bool = False, *_: Any) -> Tensor:
     """torch.embedding."""
+    if pad != -1 or by_count:
+        raise NotImplementedError("embedding with padding_idx or scale_grad_by_freq is not supported by the engine")
     return looked_up(graph, graph.registers(weight), index)
 
 

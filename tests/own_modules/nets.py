@@ -101,6 +101,24 @@ class Normed(Net):
         self.norm = nn.BatchNorm1d(8)
 
 
+class Padded(Net):
+    def __init__(self):
+        super().__init__()
+        self.table.padding_idx = 0
+
+
+class Frequent(Net):
+    def __init__(self):
+        super().__init__()
+        self.table.scale_grad_by_freq = True
+
+
+class Unread(Net):
+    def forward(self, tokens):
+        padded = F.embedding(tokens[:, :2], self.table.weight, padding_idx=0)
+        return self.head(self.down(F.relu(self.up(padded.flatten(1)))))
+
+
 class Mixing(Net):
     def forward(self, tokens):
         logits = super().forward(tokens)

@@ -230,6 +230,32 @@ class Remembers(Branches):
         return self.head(self.token(tokens) * self.calls)
 
 
+class Straight(Branches):
+    """Signs, with the slope of what they are of."""
+
+    def forward(self, tokens):
+        x = self.token(tokens)
+        return self.head(x + (torch.sign(x) - x).detach())
+
+
+class Stops(Branches):
+    """A part of which torch keeps no slope; a recorder, which keeps none of anything, sees no difference."""
+
+    def forward(self, tokens):
+        x = self.token(tokens)
+        with torch.no_grad():
+            scale = x.square().mean(-1, keepdim=True) + 1
+        return self.head(x / scale)
+
+
+class Pads(Branches):
+    """Its first row is not trained."""
+
+    def __init__(self):
+        super().__init__()
+        self.token = nn.Embedding(12, 8, padding_idx=0)
+
+
 @pytest.mark.parametrize(
     ("make", "why"),
     [
@@ -240,6 +266,9 @@ class Remembers(Branches):
         (Fills, "copy_ to a tensor of known numbers"),
         (Reaches, "index out of range"),
         (Remembers, "the engine has other logits"),
+        (Straight, "the engine has other gradients"),
+        (Stops, "the engine has other gradients"),
+        (Pads, "embedding with padding_idx or scale_grad_by_freq is not supported by the engine"),
     ],
 )
 def test_what_tapes_do_not_have_is_named_and_goes_by_torch(make, why):

@@ -13,19 +13,22 @@ import ctypes
 import numpy as np
 from torch import Tensor
 
-from model.spec import Spec
+from model.spec import Kernel, Spec
 from trainer.engine import native
 from trainer.engine.build import library
 from trainer.engine.native import LANES, Array, Measures, Seen, pointer
 
 
 class KernelLoss:
-    """A spec's loss on some problems, teacher-forced, for one θ [P] in float32 numbers. Raise BuildError."""
+    """A spec's loss on some problems, teacher-forced, for one θ [P] in float32 numbers. Raise BuildError.
 
-    def __init__(self, spec: Spec, tokens_1TB: Tensor):
+    kernel: by default the spec's own.
+    """
+
+    def __init__(self, spec: Spec, tokens_1TB: Tensor, kernel: Kernel | None = None):
         self.spec = spec
         self.count = tokens_1TB.shape[-1]
-        self.library = _library(spec)
+        self.library = _library(kernel or native.kernel_of(spec))
         self.tape = native.expansion(spec)
         self.problems = native.blocks(tokens_1TB)
 
@@ -65,10 +68,9 @@ class KernelLoss:
 
 def is_wrong(spec: Spec, theta_P: Array, tokens_TB: Tensor) -> Tensor:
     """Mark the problems that θ [P] in float32 numbers answers wrongly [B]."""
-    return native.is_wrong(_library(spec), native.run(native.expansion(spec), theta_P), tokens_TB)
+    return native.is_wrong(_library(native.kernel_of(spec)), native.run(native.expansion(spec), theta_P), tokens_TB)
 
 
-def _library(spec: Spec) -> ctypes.CDLL:
-    kernel = native.kernel_of(spec)
+def _library(kernel: Kernel | None) -> ctypes.CDLL:
     assert kernel is not None
     return library(kernel.source, kernel.shape, kernel.folders)
