@@ -174,9 +174,11 @@ template <bool CENTRED> INLINE void pull_norm(const int32_t* x, int reads, const
     EACH(n, reads) slope[x[n]] += y[reads] * ((d[n] - mean) - y[n] * along);
 }
 
-// The row of a table that each lane's token says; a number outside of the table is its first or last row's.
+// The row of a table that each lane's token says, below 0 from its end; a number outside of the table is its first or last
+// row's.
 INLINE void rows_of(const Step& s, V token, int32_t (&row)[LANES]) {
-    store<LANES>(row, whole<LANES>(below<LANES>(one(s.rows - 1.0f), above<LANES>(one(0.0f), token))));
+    const V from = select<LANES>(token >= one(0.0f), token, token + one(s.rows));
+    store<LANES>(row, whole<LANES>(below<LANES>(one(s.rows - 1.0f), above<LANES>(one(0.0f), from))));
     for (int l = 0; l < LANES; l++) row[l] = s.table + row[l] * s.stride;
 }
 template <bool WIDE> INLINE void look_up_row(const Step& s, V token, const V* value, const float* wide, V* to) {

@@ -98,6 +98,44 @@ def test_a_familys_own_net_is_recorded_as_its_kernel_computes_it():
     assert np.abs(slope - exact).max() < 1e-6 * np.abs(exact).max()
 
 
+class Tokens(nn.Module):
+    """A row of a table for each token, and what all have in common."""
+
+    def __init__(self):
+        super().__init__()
+        self.token, self.head = nn.Embedding(12, 8), nn.Linear(8, 12)
+
+    def forward(self, tokens):
+        rows = self.rows(tokens)
+        return self.head(rows + rows.mean(1, keepdim=True))
+
+
+class Begins(Tokens):
+    """The token before, and whether it is less: constants begin both."""
+
+    def rows(self, tokens):
+        first = torch.zeros_like(tokens[:, :1])
+        before = self.token(torch.cat([first, tokens[:, :-1]], 1))
+        rises = torch.cat([first == 1, tokens[:, :-1] < tokens[:, 1:]], 1)
+        return torch.where(rises[..., None], before, -before)
+
+
+class Wraps(Tokens):
+    """From -1 on, the last row."""
+
+    def rows(self, tokens):
+        return self.token.weight[tokens - 1]
+
+
+@pytest.mark.parametrize("make", [Begins, Wraps])
+def test_whole_numbers_that_a_net_makes_of_tokens_are_torchs(make):
+    spec = Wrapped(make=make)
+    theta, tokens = some_theta(spec), some_tokens(spec)
+    theta[0] = 5  # no row that begins
+    loss, _ = kernel.KernelLoss(spec, tokens).slope(theta.numpy())
+    assert loss == pytest.approx(step.loss(spec, theta[None], tokens).item(), rel=1e-5)
+
+
 # Banks
 
 
@@ -181,11 +219,7 @@ def test_neon_has_the_same_bits(tmp_path):
 # What goes by torch
 
 
-class Branches(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.token, self.head = nn.Embedding(12, 8), nn.Linear(8, 12)
-
+class Branches(Tokens):
     def forward(self, tokens):
         x = self.token(tokens)
         return self.head(x if x.sum() > 0 else -x)

@@ -22,6 +22,8 @@ from trainer.engine.tape_operations import ENTRYWISE, FACTORIES, REDUCTIONS, VIE
 
 OF_NUMBERS = {"dtype", "device", "memory_format", "layout"}
 """Arguments that say how numbers are stored, which registers are not."""
+CHOOSE = {"index", "gather", "index_select"}
+"""Views that take what numbers say; the others take tensors for their entries alone."""
 COPIES = {"_to_copy", "clone", "detach", "alias", "contiguous"}
 
 
@@ -97,11 +99,11 @@ class Recorder(TorchDispatchMode):
             return Traced(args[0].registers.reshape(like.shape), like.dtype)
 
         def registers(x: Any) -> Any:
-            """Return an argument's registers. A plain tensor of integers is an index, and stays."""
-            is_number = isinstance(x, Traced) or (isinstance(x, Tensor) and x.dtype.is_floating_point)
-            return self.graph.registers(x) if is_number else x
+            """Return an argument's registers. A plain tensor of integers that says which entries stays."""
+            is_which = name in CHOOSE and not isinstance(x, Traced) and not x.dtype.is_floating_point
+            return x if is_which else self.graph.registers(x)
 
-        moved = function(*torch.utils._pytree.tree_map(registers, args), **kwargs)
+        moved = function(*torch.utils._pytree.tree_map_only(Tensor, registers, args), **kwargs)
         if isinstance(moved, Tensor):
             return Traced(moved, like.dtype)
         return [Traced(m, t.dtype) for m, t in zip(moved, like, strict=True)]
