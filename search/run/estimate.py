@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.resources import files
 from statistics import median
 from typing import NamedTuple
 
@@ -15,7 +14,7 @@ from search.run.forecast import Forecast, forecast
 from search.run.packing import BankShapes, Capacity, check_resources, local_resources, placement_of
 from search.run.snapshot import duration
 from search.run.spared import BLOCK
-from search.run.speeds import BATCH, core_rate, fewest_for_gpu, measured_on_cores
+from search.run.speeds import BATCH, core_rate, fewest_for_gpu, has_cpp, measured_on_cores
 from search.stats.counting import WIDER, GrokRate
 from search.stats.intervals import LEVEL, exact_high
 from search.stats.record import SeedRecord
@@ -98,7 +97,7 @@ def estimate(study: Study, home: Home, rows: Sequence[SeedRecord] = (), records:
     lines.append(_line("resources", f"{banks}, at nice {NICE} ({NICENESS} sets it)"))
     if here["GPU"]:
         lines.append(_line("where", _where(study, fits, cores, sharing)))
-    lines += [*_cards(study), *_code(listed), *_busy(cores)]
+    lines += [*_cards(study), *_code(listed, fits), *_busy(cores)]
     lines.append(_line("home", str(home.path)))
     speed = f"{training.rate:,.0f} seed-steps/s a bank ({rates.source})"
     lines.append(_line("estimated time", f"{training.time} at {speed}"))
@@ -208,13 +207,17 @@ def _where(study: Study, fits: Capacity, cores: float, sharing: str) -> str:
         how = f"side by side by {sharing}" if sharing else "in turns"
         return f"on the GPU, {int(1 / fits.gpu)} banks {how}"
 
-    fewest = f"{fewest_for_gpu(BankShapes(study).base, cores)} seeds of one program"
+    base = BankShapes(study).base
+    if not has_cpp(base):
+        return "on the GPU, as asked for" if fits.on_gpu else f"on {cores:g} cores"
+
+    fewest = f"{fewest_for_gpu(base, cores)} seeds of one program"
     if fits.on_gpu:
         return f"on the GPU, by a model of its speed; below {fewest} {cores:g} cores are faster"
     return f"on {cores:g} cores; by a model of its speed a GPU is faster from {fewest} on"
 
 
-def _code(listed: Sequence[Configuration]) -> list[str]:
+def _code(listed: Sequence[Configuration], fits: Capacity) -> list[str]:
     """Return a line for each class of a user's that the study runs, in its configurations or in stages of a recipe."""
     specs = [c.spec for c in listed]
     for recipe in {c.recipe for c in listed}:
@@ -231,14 +234,9 @@ def _code(listed: Sequence[Configuration]) -> list[str]:
 
     lines = []
     for (name, digest), base in by_code.items():
-        lines.append(_line("code", f"runs {name} (SHA-256 {digest}), by {choice_of(base).why}"))
+        on_gpu = "torch where it has CUDA, else " if fits.on_gpu else ""
+        lines.append(_line("code", f"runs {name} (SHA-256 {digest}), by {on_gpu}{choice_of(base).why}"))
     return lines
-
-
-def _has_cpp(spec: Spec) -> bool:
-    """True if a spec's family comes with C++ of its own, whose speed was measured."""
-    family = ties_of(spec)[0].family
-    return files("model.families").joinpath(family, "kernel.cpp").is_file()  # `kernel` would import torch
 
 
 def _cards(study: Study) -> list[str]:
@@ -246,7 +244,7 @@ def _cards(study: Study) -> list[str]:
     if not study.resources.compiled or study.resources.gpu == 0:
         return []
     base = BankShapes(study).base
-    if base and not _has_cpp(base):  # nothing was measured of it
+    if not has_cpp(base):  # nothing was measured of it
         return []
     lines = accelerator().price(base).cards
     return [_line("" if n else "on a GPU", line) for n, line in enumerate(lines)]
@@ -369,7 +367,7 @@ def _tried_rates(study: Study, programs: Mapping[str, _Program]) -> _Rates | Non
 
     Only one program is tried, since a plan is to be there at once.
     """
-    unmeasured = [program for program in programs.values() if program.spec and not _has_cpp(program.spec)]
+    unmeasured = [program for program in programs.values() if not has_cpp(program.spec)]
     if not unmeasured:
         return None
     from trainer.bank.bank import tried_rate  # a plan for the engine needs no torch

@@ -5,9 +5,10 @@ What a GPU does, its kind says (`Price` in trainer/engine/accelerators.py). A fe
 
 from collections.abc import Mapping, Sequence
 from functools import cache
+from importlib.resources import files
 
 from model import Spec, preset
-from model.tied import Tied
+from model.tied import Tied, ties_of
 from trainer.engine.accelerators import MISSING, Price, accelerator
 
 BATCH = 256
@@ -29,6 +30,14 @@ def nearest(spec: Spec | None, presets: Sequence[str]) -> str:
         return other.family != base.family, not is_circle, abs(other.params - base.params)
 
     return min(presets, key=distance)
+
+
+def has_cpp(spec: Spec | None) -> bool:
+    """True if a spec's family comes with C++ of its own, whose speed was measured; or if it is not known."""
+    if spec is None:
+        return True
+    family = ties_of(spec)[0].family
+    return files("model.families").joinpath(family, "kernel.cpp").is_file()  # `kernel` would import torch
 
 
 def measured_on_cores(spec: Spec | None) -> str:
@@ -54,11 +63,15 @@ def fastest_share(
 ) -> float:
     """Return the share of a GPU for each bank of a study with which it is expected to end first; 0: none.
 
+    Modules have none: what is made of a spec is for CPUs.
+
     programs: each program's spec and first seeds. side_by_side: banks with shares of a GPU train side by side.
     """
     cores = max((node.get("CPU", 0) for node in nodes), default=0)
     cards = max((node.get("GPU", 0) for node in nodes), default=0)
     programs = [(spec, seeds) for spec, seeds in programs if seeds]
+    if not all(has_cpp(spec) for spec, _ in programs):
+        return 0.0
     if not programs or not cards:
         return float(cards > 0 and accelerator() is not MISSING)
 

@@ -13,19 +13,21 @@ import torch
 from torch.func import functional_call
 from torch.nn import functional as F
 
-from model import make_spec, preset_name, trust, verify
+from model import make_spec, preset, preset_name, trust, verify
 from model.parts import inside, keep, only
 from model.tied import Tied, constrained
 from model.transfer import transfer
 from model.trust import Untrusted
 from own_modules import load_module
 from own_modules.loading import parameters, template
+from search.run.speeds import fastest_share
 from search.study.trial import Configuration
 from tests import CERTIFICATES, by_tier
 from tests.banks import engine_tokens, finish
 from tests.commands import refusal
 from tests.unit import test_problems
 from trainer import Bank, Pair, Recipe, Seed
+from trainer.bank.bank import backend_of
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.data.hard_examples import with_errors
 from trainer.data.problems import selection
@@ -390,6 +392,14 @@ def test_attention_is_tried_without_a_word_of_torchs_and_goes_by_tape():
     )
     done = subprocess.run([sys.executable, "-c", tried], capture_output=True, text=True, check=True)
     assert done.stdout == "the C++ engine\n" and not done.stderr
+
+
+def test_a_module_is_for_cpus_where_a_gpu_has_the_engine(monkeypatch):
+    """Its kernel is made of it, of which a GPU's engine has none."""
+    monkeypatch.setattr("trainer.bank.bank.of_device", None)
+    assert isinstance(backend_of(spec_of(), Recipe(**QUICK), "cuda", compiled=True), EngineBackend)
+    shares = [fastest_share([(spec, 10_000)], 1, [{"CPU": 1, "GPU": 1}], False) for spec in (spec_of(), preset("57p"))]
+    assert shares == [0, 1]
 
 
 def test_a_task_that_the_engine_does_not_draw_is_trained_by_torch(monkeypatch):

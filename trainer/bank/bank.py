@@ -401,8 +401,8 @@ def backend_of(spec: Spec, recipe: Recipe, device: str, compiled: bool) -> Engin
     compiler does not end.
     """
     has_cuda = device == "cuda" and torch.cuda.is_available()
-    is_by_torch = has_cuda and callable(spec.kernel())  # what is made of a spec is for CPUs
-    kernel = kernel_of(spec) if compiled and not is_by_torch else None
+    is_for_cpus = callable(spec.kernel())  # what is made of a spec
+    kernel = kernel_of(spec) if compiled and not (has_cuda and is_for_cpus) else None
     missing = missing_to_train(kernel, recipe, spec.task) if kernel else None
 
     why = ""
@@ -410,7 +410,7 @@ def backend_of(spec: Spec, recipe: Recipe, device: str, compiled: bool) -> Engin
         why = f"{preset_name(spec)} has no shipped kernel and needs {missing}"
     elif kernel and not missing:
         try:
-            on_gpu = None if device == "cpu" else of_device(device).backend(spec, recipe)
+            on_gpu = None if device == "cpu" or is_for_cpus else of_device(device).backend(spec, recipe)
             return on_gpu or EngineBackend(spec, recipe)
         except GivenUp as error:
             why = str(error)
