@@ -181,10 +181,13 @@ class _Reader:
         return {**recipe, "stages": read}
 
     def stage(self, stage: Any, path: str) -> Any:
-        """Return a stage with its models read in. They are asked the study's task, unless they name one."""
+        """Return a stage with its models and teachers read in.
+
+        Models are asked the study's task, unless they name one.
+        """
         if not isinstance(stage, dict):
             return stage
-        models = {}
+        read = {key: _inline_teacher(stage[key], f"{path}.{key}") for key in stage.keys() & {"recipe", "longer"}}
         for key in stage.keys() & {"model", "into"}:
             model = stage[key]
             if self.task is not None and isinstance(model, str) and " " not in model:  # the name of a preset
@@ -192,12 +195,12 @@ class _Reader:
             if isinstance(model, dict):
                 asked = {} if self.task is None else {"task": self.task}
                 model = asked | self.model(model, f"{path}.{key}")
-            models[key] = model
-        return {**stage, **models}
+            read[key] = model
+        return {**stage, **read}
 
 
-def _inline_teacher(recipe: Data, path: str) -> Data:
-    name = recipe.get("teacher")
+def _inline_teacher(recipe: Any, path: str) -> Any:
+    name = recipe.get("teacher") if isinstance(recipe, dict) else None
     if not isinstance(name, str) or not name or WORD.match(name):  # none, or a recorded one
         return recipe
     from search.study.checkpoints import read_teacher

@@ -54,6 +54,13 @@ class Attends(Net):
         return self.head(F.scaled_dot_product_attention(x, x, x)[:, 0, -1])
 
 
+class Sorted(Net):
+    """By an operation that tapes do not have."""
+
+    def forward(self, tokens):
+        return super().forward(tokens.sort(1).values)
+
+
 # Wrong in one way each
 
 

@@ -33,7 +33,9 @@ from trainer.data.hard_examples import with_errors
 from trainer.data.problems import selection
 from trainer.engine.native import EngineBackend, choice_of
 from trainer.engine.structures import Lesson
+from trainer.engine.torch_backend import TorchBackend
 from trainer.files import trusted
+from trainer.recipe.teacher import Teacher, teacher_of
 from trainer.step import step
 from trainer.step.schedule import hyper_of
 
@@ -408,6 +410,38 @@ def test_a_task_that_the_engine_does_not_draw_is_trained_by_torch(monkeypatch):
     monkeypatch.setattr(type(spec.task), "macros", None)
     assert choice_of(spec).kernel is None
     assert Bank(spec, [Pair(Recipe(**QUICK), Seed.of(1))]).backend.name == "programs"
+
+
+# As a teacher
+
+
+def taught_by(spec):
+    return Teacher(spec, tuple(spec.initial(0).tolist()))
+
+
+@pytest.mark.parametrize("make", [partial(spec_of, hidden=5), lambda: make_spec("rope", task=LONG)])
+def test_a_word_of_any_task_and_module_is_its_teacher(make):
+    teacher = taught_by(make())
+    assert teacher_of(teacher.word) == teacher
+
+
+def test_a_teacher_whose_code_has_not_run_here_is_not_run(monkeypatch):
+    word = taught_by(spec_of(hidden=6)).word
+    monkeypatch.setattr(trust, "LETS_RUN", [lambda digest: False])
+    with pytest.raises(Untrusted, match="--trust runs it"):
+        Recipe(teacher=word, distill_alpha=0.5)
+
+
+def test_by_torch_learns_who_has_a_teacher_without_a_kernel(caplog):
+    recipe = Recipe(**QUICK, teacher=taught_by(spec_of("Sorted")).word, distill_alpha=0.5)
+    assert isinstance(backend_of(spec_of(), recipe, "cpu", compiled=True), TorchBackend)
+    assert "its teacher goes by torch: sort is not supported by the engine" in caplog.text
+
+
+def test_a_teacher_has_the_logits_of_who_learns():
+    recipe = Recipe(**QUICK, teacher=taught_by(spec_of(vocabulary=13)).word, distill_alpha=0.5)
+    with pytest.raises(ValueError, match="teacher must have"):
+        Pair(recipe, Seed.of(0)).check(spec_of())
 
 
 # What a stranger's checkpoint says

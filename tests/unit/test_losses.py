@@ -14,6 +14,7 @@ from tests.banks import SPEC
 from tests.specs import some_tokens
 from trainer import Recipe
 from trainer.checkpoints.checkpoint import Checkpoint
+from trainer.recipe.stages import road_of
 from trainer.recipe.teacher import Teacher, teacher_of
 from trainer.step import step
 from trainer.step.objective import Objective
@@ -97,3 +98,8 @@ def test_a_study_names_a_folder_and_has_what_is_there(tmp_path):
     listed = STUDY.replace("recipe: {{", "configurations: [{{recipe: {{").rstrip() + "}}]\n"
     ((_, recipe),) = parse_study(listed.format(tmp_path / "t"), "file").listed
     assert recipe.teacher == WORD
+    taught = json.dumps({"teacher": str(tmp_path / "t"), "distill_alpha": 0.5})
+    staged = f"{{name: x, model: 57p, recipe: {taught}, longer: {taught}}}"
+    plain = STUDY[: STUDY.index("recipe")]
+    ((_, recipe),) = parse_study(f"{plain}recipe: {{stages: [{staged}]}}\n", "file").listed
+    assert [each.teacher for each in road_of(recipe)[0].recipes] == [WORD, WORD]

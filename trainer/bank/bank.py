@@ -26,7 +26,7 @@ from trainer.bank.tracker import QUEUED, RUNNING, Result, SeedTracker
 from trainer.data import hard_examples
 from trainer.engine.accelerators import of_device
 from trainer.engine.build import GivenUp
-from trainer.engine.native import EngineBackend, kernel_of, missing_to_train
+from trainer.engine.native import EngineBackend, choice_of, kernel_of, missing_to_train
 from trainer.engine.torch_backend import TorchBackend
 from trainer.files.installed import SHIPPED
 from trainer.finishing import finish
@@ -36,6 +36,7 @@ from trainer.outcomes import MEASURES
 from trainer.recipe import SHAPING, SWITCHES, Pair, Recipe, Seed
 from trainer.recipe.restarts import is_recycling_due, is_restart_due, restart_seed
 from trainer.recipe.starts import hashed_seed, initial_theta
+from trainer.recipe.teacher import teacher_of
 from trainer.recipe.thresholds import reaches_any
 from trainer.step import step
 from trainer.step.schedule import Hyper
@@ -397,8 +398,8 @@ class Bank:
 def backend_of(spec: Spec, recipe: Recipe, device: str, compiled: bool) -> EngineBackend | TorchBackend:
     """Choose a backend: the engine, which runs on a GPU if its test has passed there.
 
-    Torch's eager programs are used where the engine is not wanted, where compiler or kernel are missing, and where the
-    compiler does not end.
+    Torch's eager programs are used where the engine is not wanted, where compiler or kernel are missing, or a teacher's
+    kernel, and where the compiler does not end.
     """
     has_cuda = device == "cuda" and torch.cuda.is_available()
     is_for_cpus = callable(spec.kernel())  # what is made of a spec
@@ -406,6 +407,12 @@ def backend_of(spec: Spec, recipe: Recipe, device: str, compiled: bool) -> Engin
     missing = missing_to_train(kernel, recipe, spec.task) if kernel else None
 
     why = ""
+    if kernel and recipe.teacher:
+        taught = choice_of(teacher_of(recipe.teacher).spec)
+        if taught.kernel:
+            missing = missing or missing_to_train(taught.kernel, recipe, spec.task)
+        else:
+            kernel, why = None, f"its teacher goes by {taught.why or 'torch'}"
     if missing and SHIPPED.exists():  # without a wheel it was said before the start
         why = f"{preset_name(spec)} has no shipped kernel and needs {missing}"
     elif kernel and not missing:

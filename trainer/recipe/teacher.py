@@ -21,6 +21,7 @@ from typing import Any
 from model.fields import ON, option
 from model.presets import preset_name
 from model.spec import Spec, make_spec
+from model.trust import Untrusted
 from trainer.fields import WARLOCKEE, Group, dependent_option
 
 FORM = "a checkpoint's folder, or the word that a study has for what was read there"
@@ -77,11 +78,12 @@ class Teacher:
     @property
     def word(self) -> str:
         """Return the teacher as text: a digest, then spec and θ. It is the same for the same bits."""
+        plain = self.spec.as_dict()
         chosen = {}
         for field in fields(self.spec):
-            value = getattr(self.spec, field.name)
-            if value != field.default:  # so that a new field of the spec changes no word
-                chosen[field.name] = value
+            # What differs from the defaults, so that a new field of the spec changes no word.
+            if getattr(self.spec, field.name) != field.default:
+                chosen[field.name] = plain[field.name]
         head = json.dumps([self.spec.family, chosen], sort_keys=True).encode()
         numbers = struct.pack(f"<{len(self.theta)}f", *self.theta)
         content = head + b"\n" + numbers
@@ -99,7 +101,7 @@ def _digest(content: bytes) -> str:
 
 @lru_cache(maxsize=64)
 def teacher_of(word: str) -> Teacher:
-    """Decode the word of a teacher. Raise ValueError for any other text."""
+    """Decode the word of a teacher. Raise ValueError for any other text, and Untrusted for code that may not run."""
     try:
         digest, _, text = word.partition(":")
         if len(word) > LONGEST:
@@ -109,6 +111,8 @@ def teacher_of(word: str) -> Teacher:
         family, options = json.loads(about)
         theta = struct.unpack(f"<{len(numbers) // 4}f", numbers)
         spec = make_spec(family, **options)
+    except Untrusted:  # says what lets it run
+        raise
     except (ValueError, TypeError, struct.error, binascii.Error):  # any text may be there
         raise ValueError(f"teacher must be {FORM}, got {word!r:.80}") from None
     # A word that somebody shortened or edited is no teacher, though it may still decode.
@@ -140,12 +144,14 @@ def check_teacher(spec: Spec, recipe: Any) -> None:
     if teacher.spec.task != spec.task:
         raise ValueError(f"teacher must have the task {spec.task.title}, and has {teacher.spec.task.title}")
     # A teacher of another family may do: what counts is that both predict the same tokens at the same places.
-    if _is_same_sequence(teacher.spec, spec):  # without torch, so that studies are listed at once
-        return
-    from trainer.data.problems import marked
+    if teacher.spec.logits == spec.logits:
+        if _is_same_sequence(teacher.spec, spec):  # without torch, so that studies are listed at once
+            return
+        from trainer.data.problems import marked
 
-    if marked(teacher.spec) != marked(spec) or teacher.spec.logits != spec.logits:
-        raise ValueError(f"teacher must have {preset_name(spec)}'s sequence of tokens, which {teacher.title} has not")
+        if marked(teacher.spec) == marked(spec):
+            return
+    raise ValueError(f"teacher must have {preset_name(spec)}'s sequence of tokens, which {teacher.title} has not")
 
 
 def _is_same_sequence(first: Spec, second: Spec) -> bool:
