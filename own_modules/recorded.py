@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from model.spec import Spec
@@ -76,8 +78,14 @@ def _sorted(values: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value that can be hashed and shown: in a frame a list may be an array. Raises ValueError for another."""
+    """Return a value that can be hashed and shown. Raises ValueError for another.
+
+    In a frame a list may be an array, and in a file it is JSON text.
+    """
     value = getattr(value, "tolist", lambda: value)()
+    if isinstance(value, str) and value.startswith("["):
+        with suppress(ValueError, RecursionError):
+            return _plain(json.loads(value))
     if isinstance(value, list | tuple):
         return tuple(map(_plain, value))
     is_plain = value is None or isinstance(value, bool | int | float | str)

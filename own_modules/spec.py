@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 LONGEST_PLACE = 200
 """Characters of a module's name, which every record and message has."""
+MOST_WHOLE = 1 << 53
+"""Every whole number up to it is a float."""
 ARG = "args."
 """What the name of an argument begins with where those of fields stand too."""
 
@@ -199,8 +201,8 @@ class Module(Spec, listed=False):
     @property
     def off_values(self) -> dict[str, Any]:
         """Arguments that are constraints, with their values that mean "off"."""
-        values: dict[str, Any] = Module._loading.constraints_of(self)
-        return values
+        # As `args` has them.
+        return {name: _tuples(off) for name, off in Module._loading.constraints_of(self).items()}
 
     def constraints(self) -> dict[str, dataclasses.Field[Any]]:  # type: ignore[override]
         """Return a field for each argument that the class lists in `constraints`, by name."""
@@ -274,24 +276,27 @@ def _mapping(args: Any) -> Mapping[str, Any]:
 def _checked_arguments(spec: Module, given: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
     """Return all arguments of the class, given and default. Raises ValueError for one that it lacks or cannot have."""
     defaults = Module._loading.arguments_of(spec)
+    checked = dict[str, Any]()
     for name, value in given.items():
         if name not in defaults:
             raise ValueError(f"{spec.label} has no argument {name!r:.80}; {did_you_mean(name, defaults)}")
         default = defaults[name]
-        # 1 for 1.0, as YAML has it.
-        is_whole = type(default) is float and type(value) is int
-        is_typed = isinstance(default, bool | int | float | str) and not is_whole
+        # 1 for 1.0, as YAML has it: both are one configuration.
+        if type(default) is float and type(value) is int and abs(value) <= MOST_WHOLE:
+            value = float(value)
+        is_typed = isinstance(default, bool | int | float | str)
         if is_typed and type(value) is not type(default):
             raise ValueError(f"{ARG}{name} must be of the kind of {default!r:.80}, got {value!r:.80}")
         if not _is_plain(value):
             raise ValueError(f"{ARG}{name} must be a number, a text, true, false, null or a list, got {value!r:.80}")
+        checked[name] = value
 
     for name, default in defaults.items():
         if default is Module._loading.MISSING and name not in given:
             raise ValueError(f"{ARG}{name} is missing: {spec.label} has no default for it")
 
     # Defaults too, so that a class that changes one is another model. One that is no plain value stays the class's.
-    values = {name: given.get(name, default) for name, default in defaults.items()}
+    values = {name: checked.get(name, default) for name, default in defaults.items()}
     return tuple((name, _tuples(value)) for name, value in values.items() if _is_plain(value))
 
 

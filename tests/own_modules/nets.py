@@ -54,6 +54,20 @@ class Attends(Net):
         return self.head(F.scaled_dot_product_attention(x, x, x)[:, 0, -1])
 
 
+class Scaled(Net):
+    """Its arguments are a float and a list."""
+
+    constraints = {"scale": 1, "sizes": [8, 24]}  # noqa: RUF012
+
+    def __init__(self, scale=1.0, sizes=(8, 24)):
+        width, hidden = sizes
+        super().__init__(width=width, hidden=hidden)
+        self.scale = scale
+
+    def forward(self, tokens):
+        return self.scale * super().forward(tokens)
+
+
 class Sorted(Net):
     """By an operation that tapes do not have."""
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from pandas import DataFrame
 from torch.func import functional_call
 from torch.nn import functional as F
 
@@ -20,6 +21,7 @@ from model.transfer import transfer
 from model.trust import Untrusted
 from own_modules import load_module
 from own_modules.loading import parameters, template
+from search.analysis.frames import as_columns
 from search.run.speeds import fastest_share
 from search.study.trial import Configuration
 from tests import CERTIFICATES, by_tier
@@ -170,6 +172,24 @@ def test_parameters_count_once_and_arguments_are_constraints():
     assert pickle.loads(pickle.dumps(tied)) == tied
     with pytest.raises(ValueError, match="unknown constraint 'width'"):
         free.toggled("width")
+
+
+def test_a_whole_number_is_its_float_and_a_list_its_tuple():
+    spec, recipe = spec_of("Scaled", scale=1, sizes=[8, 24]), Recipe()
+    assert spec == spec_of("Scaled") and spec.applied() == {}
+    assert Configuration(spec, recipe).key == Configuration(spec_of("Scaled"), recipe).key
+    less = spec.toggled("sizes", [4, 12])
+    assert less.applied() == {"sizes": (4, 12)} and less.toggled("sizes") == spec
+    with pytest.raises(ValueError, match=r"args\.scale must be of the kind of 1\.0, got 1000"):
+        spec_of("Scaled", scale=10**400)
+
+
+@pytest.mark.parametrize("form", [as_columns, lambda frame: frame], ids=["file", "study"])
+def test_a_row_has_a_list_as_a_file_and_a_study_have_it(form):
+    specs = spec_of("Scaled"), spec_of("Scaled", sizes=[4, 12])
+    frame = form(DataFrame([spec.shown() | spec.record_columns() for spec in specs]))
+    base, less = (type(specs[0]).from_record(row, 1) for row in frame.to_dict("records"))
+    assert less.applied() == {"sizes": (4, 12)} and less.without("sizes") == base
 
 
 def test_a_file_that_changed_is_another_model(tmp_path):
