@@ -147,6 +147,15 @@ def test_a_saved_pair_that_waits_for_a_slot_goes_on_where_it_was(expected):
         assert_all_same({p: r for p, r in results(found).items() if p in MORE}, expected)
 
 
+def test_torch_searches_errors_in_idle_slots_too():
+    """Its bits depend on the number of rows."""
+    bank = Bank(SPEC, [pair(1, targeted=0.5)], slots=3, compiled=False)
+    rows, is_wrong = [], bank.backend.is_wrong
+    bank.backend.is_wrong = lambda theta_SP, tokens: rows.append(len(theta_SP)) or is_wrong(theta_SP, tokens)
+    bank.advance()
+    assert rows == [3]
+
+
 def one_advanced(pair_, slots=2):
     bank = Bank(SPEC, [pair_], slots=slots, compiled=False)
     bank.advance()

@@ -130,7 +130,7 @@ class Bank:
             count = running if self.backend.supports_partial_bank else self.slots
             measured_SM, shown_SP = self._train(count)
             self.seed_steps += running * self.eval_every
-            self._refresh_hard_examples(running)
+            self._refresh_hard_examples(count)
             self._judge(measured_SM.cpu(), shown_SP)
             self._fill()
         self.train_s += time.perf_counter() - start
