@@ -11,6 +11,7 @@ def verdicts() -> str:
         sums = nets[["cases", "pairs", "right", "proved", "checked", "wrong", "refuted"]].sum()
         pairs = f"{sums.pop('pairs') / 1e6:,.1f}"
         words = [f"{count:,}" for count in sums]
-        lines.append((name, len(nets), words[0], pairs, *words[1:], int(nets["fault"].notna().sum())))
+        faults = int(nets["fault"].notna().sum())
+        lines.append((name, f"{len(nets):,}", words[0], pairs, *words[1:], faults))
     words = "family nets cases pairs·10⁻⁶ right proved checked wrong refuted contradictions"
     return markdown(words.split(), lines)
