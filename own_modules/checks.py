@@ -56,8 +56,8 @@ def _check_parts(spec: Module) -> None:
             raise ValueError(f"{called} is dropout, whose draws no record could repeat: set p=0")
         if getattr(part, "track_running_stats", False):
             raise ValueError(f"{called} keeps running statistics, which are no parameters: use LayerNorm")
-        for option, off in UNEVEN.items() if isinstance(part, nn.Embedding | nn.EmbeddingBag) else ():
-            if getattr(part, option) != off:
+        for option, off in UNEVEN.items():
+            if getattr(part, option, off) != off:
                 raise ValueError(f"{called} has {option}, whose slopes differ where seeds train together: {off} is off")
 
     named = dict(template(spec).named_parameters())

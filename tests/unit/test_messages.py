@@ -13,6 +13,7 @@ from search.store.ended_seed import EndedSeed
 from search.store.lease import Superseded
 from tests.homes import TRAINED_BY, MadeUp, driver_of, empty_home, records_of, result_of, study_of
 from tests.leases import dead_owner
+from tests.planners import end, hear, row_of, taken
 from trainer import Outcome
 
 SEEDS = list(range(1, 13))
@@ -283,3 +284,16 @@ def test_what_mlflow_is_told_meanwhile_is_what_the_ledger_has(home, monkeypatch)
         driver.run(MadeUp(Capacity(2), grokked={3, 8}))
     assert len(told) > 3 and all(given == recorded for given, recorded in told)
     assert told[-1][0]["grokked"] > 0 and told[-1][0]["core_s_per_grokked"] > 0
+
+
+def test_needless_seeds_of_a_worker_that_dies_last_end_their_configuration(home):
+    """No report follows, after which a driver would look."""
+    study = study_of(seeds=SEEDS, resources={"slots": 2}, until={"grokked": 1, "max_seeds": len(SEEDS)})
+    with driver_of(home, study) as driver:
+        planner, (mirror,) = driver.planner, driver.shown
+        planner.capacity = Capacity(2)
+        first, second = taken(planner, "a"), taken(planner, "b")
+        hear(planner, "a", grokked=(1,))
+        end(planner, "a", first, [row_of(pair, Outcome.GROKKED) for pair in first])
+        driver._free_pairs("b", "lost")
+        mirror.note_configuration.assert_called_once_with(second[0].configuration, True)

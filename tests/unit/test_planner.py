@@ -211,12 +211,3 @@ def test_a_seed_that_the_file_asks_for_no_more_keeps_no_proposal_open():
     source = Waiting(study, [configuration])
     Planner(study, [ended, left], source)
     assert source.told == [[ended]]
-
-
-def test_seeds_that_died_with_their_worker_and_are_needless_end_their_configuration(home):
-    planner = planner_of(UNTIL, home)
-    first, second = taken(planner, "a"), taken(planner, "b")
-    hear(planner, "a", grokked=(1,))
-    ended = end(planner, "a", first, [row_of(pair, Outcome.GROKKED) for pair in first])
-    assert ended == [] and planner.give_back("b", has_failed=True) == [] and planner.is_done
-    assert planner.complete([], []) == [second[0].configuration]

@@ -47,7 +47,7 @@ REFUSED = [
     (RAMP | {"recycle_every": 4, "recycle_unless": [["token", 1]]}, "recycle_every does not go with ramp"),
     (
         {"wd_schedule": "cyclical", "wd_period": 3, "steps": 60_000},
-        "^wd_schedule=cyclical takes at most 15900 cycles, got steps=60000 and wd_period=3$",
+        "^wd_schedule=cyclical takes at most 15,900 cycles, got steps=60000 and wd_period=3$",
     ),
     ({"again_at": 4_000}, "again_at=4000 needs again_unless"),
     ({"again_at": 30_000, "again_most": 2, "again_unless": [["token", 1]]}, "leave steps for the last try"),

@@ -17,11 +17,9 @@ def ends_after(recipe: Recipe, budget: int, task: Task) -> dict[str, int]:
     if recipe.hold != Recipe().hold:  # the usual one is for full budgets, and a seed's line says if it was too long
         ends["hold"] = recipe.hold
     # Points replace the fade, so only one of both can end late.
-    if not task.carries:
-        pass
-    elif recipe.carry_shares:
+    if task.carries and recipe.carry_shares:
         ends["carry_shares"] = int(recipe.carry_shares[-1][0])
-    elif recipe.carry_mix:
+    elif task.carries and recipe.carry_mix:
         ends["fade_end"] = recipe.fade_end
     if recipe.wd_drops:  # rising, as their group has checked
         ends["wd_drops"] = recipe.wd_drops[-1][0]

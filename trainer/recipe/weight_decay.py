@@ -99,7 +99,7 @@ class WeightDecay(Group):
             raise ValueError("wd_schedule=smooth needs wd_drop below 1: decay falls to its square")
         if recipe.wd_schedule == "cyclical" and recipe.steps > MOST_CYCLES * recipe.wd_period:
             lengths = f"steps={recipe.steps} and wd_period={recipe.wd_period}"
-            raise ValueError(f"wd_schedule=cyclical takes at most {MOST_CYCLES} cycles, got {lengths}")
+            raise ValueError(f"wd_schedule=cyclical takes at most {MOST_CYCLES:,} cycles, got {lengths}")
         # Frozen, but still being made: a whole factor and its float must be one recipe.
         drops = tuple((step, float(factor)) for step, factor in recipe.wd_drops)
         object.__setattr__(recipe, "wd_drops", drops)
