@@ -149,7 +149,8 @@ def test_sixteen_threads_have_no_race(name, tmp_path):
 def test_a_meeting_that_is_left_out_is_a_race(name, header, before, tmp_path):
     bank = bank_of(SHAPES[name], batch=16)
     machine = ThreadedMachine(tmp_path, (header, before))
-    with pytest.raises(CudaError, match="ThreadSanitizer: data race"):
+    # A number that one thread reads too early may be an index, so a race can end in a fault before it is reported.
+    with pytest.raises(CudaError, match="ThreadSanitizer: (data race|SEGV)"):
         CudaBackend(bank.spec, bank.pairs[0].recipe, machine).train(bank.state, bank.hyper, 30)
 
 
