@@ -59,7 +59,7 @@ def pull(
     """Fetch a checkpoint (safetensors and JSON) of a STUDY's best or given seed out of the records.
 
     The best configuration is that of adder-search best whose grok rate's interval begins highest; of equal ones,
-    that with most grokked seeds per million seed-steps. Of its seeds the one that grokked first and held is taken.
+    that with most grokked seeds per million seed-steps. Of its grokked seeds a proved one comes first, then one that held, then the one that grokked first.
     """
     if best and seed is not None:
         raise UserError("give --best or --seed, not both")
