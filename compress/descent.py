@@ -19,6 +19,7 @@ from compress.candidates import CandidateStore, TieCandidate, smallest
 from compress.proposers import Parent, Rules, propose
 from model import preset_name
 from model.spec import Spec
+from model.tasks.rows import ROUNDING
 from model.tied import Ties, tie, ties_of
 from search.study.start import ANY, InitialTheta
 
@@ -221,7 +222,7 @@ class Descent:
         """
         judged = replace(candidate, reached=exact)
         for training in trainings:
-            if training.exact >= self.rules.accept:
+            if self.rules.is_enough(training.exact):
                 judged = min((judged, self._examined(candidate, exact, training)), key=_badness)
         self.store.judge(judged)
         self.candidates[judged.number] = judged
@@ -268,7 +269,7 @@ class Descent:
         return max(losses)
 
     def _tolerated(self, acceptance: AcceptanceSet) -> float:
-        return (1 - self.rules.accept) * acceptance.size
+        return (1 - self.rules.accept) * acceptance.size + ROUNDING
 
     def end_round(self) -> None:
         """Count the round, whose candidates are all judged, and write the progress."""

@@ -253,7 +253,7 @@ class LocalDescent:
         return lost
 
     def _is_far(self, exact: float) -> bool:
-        return exact < LATE * self.settings.accept
+        return not self.settings.is_enough(exact, LATE)
 
     def _finish_best(self, trainings: dict[int, Training]) -> None:
         """Finish some of the smaller candidates that did not hold by curvature. trainings: by their numbers."""

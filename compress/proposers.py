@@ -42,6 +42,7 @@ from model.tied import (
     zeroed,
 )
 from search.plugins import part
+from trainer.outcomes import as_measured
 
 SINGLE = ("zero", "equal", "opposite")
 POOL = 60  # cheapest constraints from which sets of several are made; of large sets four for each
@@ -249,6 +250,10 @@ class Rules:
     accept: float = 1.0
     proved: str | None = None
     problems: int = 1_024
+
+    def is_enough(self, exact: float, part: float = 1.0) -> bool:
+        """True if an exact match is `accept`, or a part of it; after training it is float32, after finishing not."""
+        return as_measured("exact", exact) >= as_measured("exact", part * self.accept)
 
 
 @dataclass(frozen=True)

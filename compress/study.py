@@ -84,8 +84,7 @@ class StudyDescent:
         rows = [row for row in self.records.list_seeds(configuration.key) if row.is_final]
         self.waiting = [n for n in self.waiting if n != candidate.number]
         exact = max(r.best_exact or 0.0 for r in rows)
-        accept = self.descent.rules.accept
-        right = (r for r in rows if (r.best_exact or 0.0) >= accept)
+        right = (r for r in rows if self.descent.rules.is_enough(r.best_exact or 0.0))
         self.descent.judge(candidate, exact, map(self._training, self.records.seeds(right)))
         if not self.descent.is_open:
             self.descent.end_round()

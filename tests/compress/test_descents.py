@@ -13,7 +13,7 @@ from adders.acceptance import AcceptanceSet, base_theta
 from adders.proof.rounding import ANY
 from compress import descent as descents
 from compress import local
-from compress.candidates import digest
+from compress.candidates import TieCandidate, digest
 from compress.descent import Descent, Training
 from compress.finishing import finish_candidate
 from compress.journal import Journal
@@ -99,6 +99,27 @@ def test_a_candidate_is_accepted_with_its_best_training(tmp_path):
     assert judged(Rules(), Training((ONES, -ONES), 1.0, 0.1)).start is None, "every start must bear it"
     few = Training((ONES,), 0.996, 0.1, errors=500)
     assert judged(Rules(accept=0.99), few).start and not judged(Rules(accept=0.995), few).start
+    for accept, exact, errors in ((0.95, torch.tensor(0.95).item(), 0), (0.9, 0.9, 5_940), (0.99, 0.99, 594)):
+        just = Training((ONES,), exact, 0.1, errors=errors)
+        assert judged(Rules(accept=accept), just).start, "it has what is asked for"
+    assert judged(Rules(accept=0.9), Training((ONES,), 1.0, 0.1, errors=5_941)).start is None
+
+
+@pytest.mark.parametrize(("wrong", "is_judged"), [(250, True), (251, False)])
+def test_a_studys_seed_that_has_just_what_is_asked_for_is_judged(wrong, is_judged):
+    """Shares of the selection problems are float32, in which 0.95 is a little less."""
+    row = SimpleNamespace(is_final=True, best_exact=(torch.tensor(5_000 - wrong) / 5_000).item())
+    given = list[SimpleNamespace]()
+    descent = SimpleNamespace(
+        candidates=[TieCandidate(0, 1, (), configuration="key")], rules=Rules(accept=0.95), is_open=True,
+        judge=lambda candidate, exact, trainings: given.extend(trainings),
+    )  # fmt: skip
+    records = SimpleNamespace(list_seeds=lambda key: [row], seeds=list)
+    study = SimpleNamespace(descent=descent, records=records, waiting=[0], _training=lambda seed: seed)
+    StudyDescent.tell(study, SimpleNamespace(key="key"), [row])
+    assert given == [row] * is_judged and not study.waiting
+    half = torch.tensor(0.45).item()
+    assert not LocalDescent._is_far(SimpleNamespace(settings=Settings(accept=0.9)), half)
 
 
 # ---- in this process
