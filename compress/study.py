@@ -40,11 +40,11 @@ class StudyDescent:
         self.study = study
         self.records = records
         self.descent = Descent(DatabaseCandidates(records), rules)
-        if not self.descent.candidates:
-            origins = list(map(_origin, parents))
-            with reraise_as():  # its path says where
-                for spec, _, _ in origins:
-                    study.stop.check(spec, study.base_recipe)
+        origins = [] if self.descent.candidates else list(map(_origin, parents))
+        with reraise_as():  # its path says where
+            for spec in [origin[0] for origin in origins] or map(self.descent.base_of, self.descent.accepted):
+                study.stop.check(spec, study.base_recipe)
+        if origins:
             with reraise_as("start"):
                 self.descent.begin(origins)
         self.configurations = records.list_configurations()

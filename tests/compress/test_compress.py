@@ -299,7 +299,10 @@ def test_a_start_that_is_not_right_enough_is_one_line(here, monkeypatch):
 
 @needs_compiler
 @pytest.mark.usefixtures("untrained")
-def test_a_screen_that_reads_what_the_net_lacks_is_one_line(here):
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_screen_that_reads_what_the_net_lacks_is_one_line(begun, here):
+    if begun:
+        run(here, compress=STUDY["compress"] | {"rounds": 1})
     refused = run(here, code=2, stop={"screen": {"at": 60, "keep": {"nothing": 0.5}}})
     assert refused.stderr.startswith(f"error: {here / 'small.yaml'}: stop.screen.")
     assert refused.stderr.count("\n") == 1
