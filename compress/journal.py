@@ -113,4 +113,4 @@ class Journal(CandidateStore):
 
 def _accept(settings: Mapping[str, Any]) -> Accept:
     """Return what a descent's settings ask of a set."""
-    return Accept(exact=settings.get("accept", 1.0), proved=settings.get("proved"))
+    return Accept(exact=settings["accept"], proved=settings["proved"])

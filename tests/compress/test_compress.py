@@ -142,7 +142,7 @@ def test_bad_input_of_compress_is_one_line_each(here):
     Path("taken/mine").touch()
     assert "holds no descent" in fails_with_one(2, "compress", START, "-o", "taken")
     Path("other").mkdir()
-    journal = Journal(Path("other"), preset("46p"), "of another", {})
+    journal = Journal(Path("other"), preset("46p"), "of another", {"accept": 1.0, "proved": None})
     journal.end_round([], journal.progress())
     assert fails_with_one(2, "compress", START, "-o", "other").endswith("a descent from another checkpoint")
     whole = Path("other/descent.json").read_text()
