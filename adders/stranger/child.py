@@ -50,6 +50,11 @@ OWNS = 8
 """Bit of those commands of fcntl that say who gets a file's signals, and which one."""
 OTHERS = 0xFFFFFFFF
 """All bits of a process's number: 0 is the caller's own."""
+ASKS = (0x5401, 0x802C542A, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
+"""Commands of ioctl that are allowed (asm-generic/ioctls.h). Others change files by descriptors that only read.
+
+What a terminal is, by two names, and its size; how much can be read; whether a read waits, and who inherits a file.
+"""
 LARGEST = 10**15
 """Beyond any sum, so that an answer is a short line."""
 SPARE = 5  # seconds of a core more than the clock allows, by which this program is judged first
@@ -87,6 +92,7 @@ FLAGS = {
         *((25, 1, OWNS), (122, 0, OTHERS), (261, 0, OTHERS)),
     ],
 }
+IOCTL = {"x86_64": 16, "aarch64": 29}
 CLONE3 = 435
 """Its flags are in memory, which no filter reads; libraries that miss it call clone."""
 
@@ -109,12 +115,15 @@ def program(machine: str) -> bytes:
         place = 16 + 8 * argument
         # jumps count the steps that are left out: another call goes on behind the five
         steps += [step(EQUAL, call, 0, 4), step(LOAD, place), step(ANY_OF, flags, 0, 1), refuse, number]
-    steps.append(step(RETURN, ALLOW))
+    # another call goes on behind the refusal, and so does each command that is allowed
+    steps += [step(EQUAL, IOCTL[machine], 0, len(ASKS) + 2), step(LOAD, 24)]
+    steps += [step(EQUAL, command, len(ASKS) - n, 0) for n, command in enumerate(ASKS)]
+    steps += [refuse, step(RETURN, ALLOW)]
     return b"".join(steps)
 
 
 def lock(memory: int, seconds: int) -> list[str]:
-    """Give up what a submission does not need, and more than so many bytes and seconds of a core.
+    """Give up what a submission does not need, and more than so many bytes and seconds of a core in each process.
 
     Return what could not be locked.
     """

@@ -48,7 +48,7 @@ def refused(*more, code=1, file=FILE):
 def tried(what):
     """What a submission got when it tried something while it was loaded."""
     FILE.write_text(
-        "import ctypes, fcntl, os, socket, subprocess, signal, threading\ndef system(name, *given):\n"
+        "import ctypes, fcntl, os, socket, struct, subprocess, signal, threading\ndef system(name, *given):\n"
         "    if getattr(ctypes.CDLL(None, use_errno=True), name)(*given):\n"
         f"        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))\ndef trial():\n    {what}\n"
         "try:\n    trial()\nexcept BaseException as error:\n"
@@ -116,6 +116,8 @@ def test_what_is_no_number_is_wrong(add, decoded):
         "os.utime('mine')",
         "os.mkfifo('new')",
         "os.setxattr('mine', 'user.x', b'1')",
+        "fcntl.ioctl(open('mine'), 0x40086602, struct.pack('l', 0x40))",
+        "fcntl.ioctl(0, 0x5402, bytes(36))",
         "subprocess.run(['touch', 'new'])",
         "os.execv('/bin/true', ['true'])",
         "os.kill(os.getppid(), signal.SIGTERM)",
@@ -149,7 +151,7 @@ def test_what_it_may_do():
     Path("mine").write_text("whole")
     tried(
         "t = threading.Thread(target=print); t.start(); t.join(); fcntl.lockf(open('mine'), fcntl.LOCK_SH)\n"
-        "    os.set_inheritable(os.dup(0), fcntl.fcntl(0, fcntl.F_GETFL) == 0)\n"
+        "    os.set_inheritable(os.dup(0), fcntl.fcntl(0, fcntl.F_GETFL) == 0); os.set_blocking(os.dup(0), True)\n"
         "    os.sched_setaffinity(0, os.sched_getaffinity(0)); os.fork() or os._exit(0)"
     )
     assert verified().stdout.startswith("theirs.py, it counts no parameters: 5/5 VERIFIED")
