@@ -19,7 +19,7 @@ from search.errors import Failure, printable
 if TYPE_CHECKING:
     from model import Verification
 
-MEMORY = 8 << 30  # bytes that can be addressed: torch maps two or three
+MEMORY = 8 << 30  # bytes that each process can address: torch maps two or three
 MOST = 1 << 20  # bytes of answers
 CHUNK = 1 << 16
 NUMBER = re.compile(r"-?[0-9]{1,20}")
@@ -61,7 +61,7 @@ def run_submission(path: Path, minutes: float) -> tuple[Verification, list[str],
     if not_kept_from:
         how = f"this machine could not keep it from: {', '.join(not_kept_from)}"
     else:
-        how = f"run without network, with files to read only, in {gib} GiB; its code was not judged"
+        how = f"run without network, with files to read only, in {gib} GiB a process; its code was not judged"
     return result, not_kept_from, how
 
 

@@ -73,7 +73,7 @@ def test_answers_and_parameters_are_counted():
     written("return a + b")
     assert done("verify", FILE, "--run-code").splitlines() == [
         "theirs.py, it counts no parameters: 5/5 VERIFIED",
-        "  run without network, with files to read only, in 8 GiB; its code was not judged",
+        "  run without network, with files to read only, in 8 GiB a process; its code was not judged",
     ]
     written("return a + b if b else 7", before="class P:\n    def numel(self): return 3\nclass M:\n"
             "    def parameters(self):\n        p = P()\n        return [p, p, P()]", build="return M()")  # fmt: skip
@@ -147,7 +147,7 @@ def test_what_it_may_not_do(what):
 
 
 def test_what_it_may_do():
-    """Threads, reading, forks, locks, cores of its own: torch needs them."""
+    """Threads, reading, forks, locks, cores of its own: torch needs them. Descriptors of its own, as Python does."""
     Path("mine").write_text("whole")
     tried(
         "t = threading.Thread(target=print); t.start(); t.join(); fcntl.lockf(open('mine'), fcntl.LOCK_SH)\n"
