@@ -197,6 +197,12 @@ def listed(texts: Sequence[str], most: int = 4) -> str:
 
 Choices = Mapping[str, Mapping[Any, dict[str, Any]]]
 """Setting -> its value -> fields of the spec. The first value is the default."""
+OF_TRAINING = {
+    *("lr", "learning_rate", "min_lr", "weight_decay", "betas", "grad_clip", "optimizer", "scheduler", "warmup"),
+    *("warmup_steps", "batch_size", "steps", "max_steps", "total_steps", "epochs", "seed", "device", "eval_every"),
+    *("log_every", "save_every", "config"),
+}
+"""Settings that programs keep beside those of the model, and that say nothing of it."""
 
 
 def all_chosen(config: Mapping[str, Any], choices: Choices, others: Iterable[str]) -> dict[str, Any]:
@@ -205,7 +211,7 @@ def all_chosen(config: Mapping[str, Any], choices: Choices, others: Iterable[str
     others: settings that are read elsewhere, or do not matter. Raises ValueError naming all settings that are not
     known, unless they are off, and all values that are none of the choices.
     """
-    known = {*choices, *others}
+    known = {*choices, *others, *OF_TRAINING}
     refused = [(name, value) for name, value in config.items() if name not in known and _is_on(value)]
     options: dict[str, Any] = {}
     for name, values in choices.items():
@@ -227,8 +233,17 @@ def _is_on(value: Any) -> bool:
     """True if a setting that is not known says anything."""
     if value is None:
         return False
-    is_simple = type(value) in (bool, int, float, str)
-    return not (is_simple and value in (0, "", "none"))
+    is_simple = type(value) in (bool, int, float, str, list, tuple, dict)
+    return not (is_simple and value in (0, "", "none", [], (), {}))
+
+
+def check_agreement(config: Mapping[str, Any], found: Mapping[str, Any]) -> None:
+    """Raise ValueError where a setting is another than tensors have. found: what they have, by the settings' names."""
+    for name, value in found.items():
+        said = config.get(name, value)
+        # or True would be taken for 1, and a tensor compared number by number
+        if type(said) is not type(value) or said != value:
+            raise ValueError(f"{name} is {shown(said)}, and its tensors have {shown(value)}")
 
 
 def integer(config: Mapping[str, Any], name: str, default: int) -> int:

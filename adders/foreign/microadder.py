@@ -18,6 +18,7 @@ from adders.foreign.file import (
     Choices,
     State,
     all_chosen,
+    check_agreement,
     integer,
     number,
     shortest,
@@ -205,18 +206,22 @@ def read(config: Mapping[str, Any], state: State) -> tuple[SplitSubspace, Tensor
 
 
 def _ancestors(config: Mapping[str, Any], state: State) -> dict[str, Any]:
-    """Return the settings of the ancestor's file, whose tensors say what its settings do not."""
+    """Return the settings of the ancestor's file, whose tensors say what its settings do not.
+
+    Raises ValueError where its settings say otherwise.
+    """
     if "ln_f.bias" in state:
         raise ValueError(
             "architecture not known here: LayerNorm, and its family here has RMSNorm, without means and biases; "
             "adder-search verify --run-code tries its submission"
         )
-    settings = dict(config)
+    found = dict[str, Any]()
     if "fc1.bias" in state:
-        settings["ffn_dim"] = math.prod(state.shape("fc1.bias"))
+        found["ffn_dim"] = math.prod(state.shape("fc1.bias"))
     if "spiral_amp" in state:
-        settings |= {"pos_mode": "spiral_correct", "pos_correction_mode": "none"}
-    return settings
+        found |= {"pos_mode": "spiral_correct", "pos_correction_mode": "none"}
+    check_agreement(config, found)
+    return {**config, **found}
 
 
 def frozen_on_the_way(config: Mapping[str, Any], spec: SplitSubspace) -> list[str]:

@@ -161,8 +161,9 @@ def _place_of_state(content: Content) -> str:
 def _settings(content: Content) -> Content | None:
     """Return the settings of a content, which may be inside others; None if it has none."""
     for key in SETTINGS:
-        if key in content:
-            value = content[key]
+        value = content.get(key)
+        # text is the path of a file that has them
+        if value is not None and type(value) is not str:
             values = vars(value) if type(value) is Namespace else value
             settings = mapping(values, key)
             # training code may keep the model's settings in its own

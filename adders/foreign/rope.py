@@ -11,6 +11,7 @@ from adders.foreign.file import (
     Choices,
     State,
     all_chosen,
+    check_agreement,
     integer,
     number,
     shown,
@@ -37,7 +38,7 @@ CHOICES: Choices = {
     **{theirs: {False: {}, True: {ours: True}} for theirs, ours in SWITCHES.items()},
 }
 QWEN_CHOICES: Choices = {
-    **{name: CHOICES[name] for name in ("n_kv_heads", "head_dim", "vocab_size", "repeats", "qk_norm", "use_swiglu")},
+    **{name: values for name, values in CHOICES.items() if name not in {*SWITCHES, "model_class"}},
     "model_type": {"qwen3": {}},
     "num_hidden_layers": {1: {}},
     "num_key_value_heads": {1: {}},
@@ -57,22 +58,17 @@ UNREAD = {
     "arc_init_stride",
     "tie_groups",
 }
-QWEN_SIZES = {"d_model": "width", "hidden_size": "width", "ff": "ffn", "intermediate_size": "ffn"}
-QWEN_SIZES |= {"n_heads": "heads", "num_attention_heads": "heads"}
+QWEN_SIZES = {
+    **{"d_model": "width", "ff": "ffn", "n_heads": "heads"},
+    **{"hidden_size": "width", "intermediate_size": "ffn", "num_attention_heads": "heads"},
+}
+# Read elsewhere, or of training, tokens' names and how transformers continues a text.
 QWEN_UNREAD = {
-    "rope_theta",
-    "max_len",
-    "max_position_embeddings",
-    "max_window_layers",
-    "architectures",
-    "attention_dropout",
-    "bos_token_id",
-    "eos_token_id",
-    "dtype",
-    "torch_dtype",
-    "initializer_range",
-    "transformers_version",
-    "use_cache",
+    *("rope_theta", "max_len", "max_position_embeddings", "max_window_layers", "attention_dropout", "use_cache"),
+    *("initializer_range", "dtype", "torch_dtype", "architectures", "transformers_version", "_name_or_path"),
+    *("bos_token_id", "eos_token_id", "pad_token_id", "id2label", "label2id", "return_dict", "max_length"),
+    *("num_beams", "num_beam_groups", "num_return_sequences", "temperature", "top_k", "top_p", "typical_p"),
+    *("repetition_penalty", "length_penalty"),
 }
 GROUPS = {
     "q_proj, scalar:k_proj": "scaled_k",
@@ -163,11 +159,10 @@ def read_qwen(config: Mapping[str, Any], state: State) -> tuple[Rope, Tensor]:
     # Qwen3's rope turns the first half of a head with the second one
     base = number(config, "rope_theta", 3.0)
     spec = _spec(width=width, heads=queries // HEAD, ffn=hidden, half_split=True, rope_base=base)
-    all_chosen(config, QWEN_CHOICES, {*QWEN_SIZES, *QWEN_UNREAD})
-    for theirs, ours in QWEN_SIZES.items():
-        size = getattr(spec, ours)
-        if integer(config, theirs, size) != size:
-            raise ValueError(f"{theirs} is {config[theirs]}, and its tensors have {size}")
+    layers = config.get("layer_types")
+    is_usual = type(layers) is list and layers == ["full_attention"] * len(layers)
+    all_chosen(config, QWEN_CHOICES, {*QWEN_SIZES, *QWEN_UNREAD, *(["layer_types"] * is_usual)})
+    check_agreement(config, {theirs: getattr(spec, ours) for theirs, ours in QWEN_SIZES.items()})
     slices = {name: state.take(QWEN[name], shape) for name, shape in spec.shapes().items()}
     state.check(
         "lm_head.weight",

@@ -116,7 +116,7 @@ def read_settings(config, is_older):
         (older("67p", ffn_dim=8), "67p", {"hidden": 8}, []),
         (older("187p", n_heads=3, pos_dim=6), "187p", {"heads": 3, "pos_dim": 6}, []),
         (older("67p", q_proj_mode="toeplitz"), "67p", {"toeplitz_q": True}, ["blocks.0.attn.q_proj.vals"]),
-        (older("75p", num_kv_heads=1, token_init="normal", novelty=False, third=None), "75p", {}, []),
+        (older("75p", num_kv_heads=1, token_init="normal", novelty=False, third=None, lr=0.02), "75p", {}, []),
     ],
 )  # fmt: skip
 def test_settings_of_microadders_older_tree(config, base, options, names):
@@ -203,6 +203,7 @@ def averaged(state):
         lambda state, config: {"ema_model": averaged(state), "model_config": config},
         lambda state, config: {"model_state_dict": state, "ema": {"other": 1}, "config": config},
         lambda state, config: {"net": OrderedDict(state), "hparams": config},
+        lambda state, config: {"net": state, "config": "a.yaml", "hparams": config | {"config": "a.yaml", "steps": 9}},
     ],
 )
 def test_tensors_and_settings_under_other_keys(wrapped):
@@ -327,12 +328,20 @@ def test_an_ancestors_tensors_alone():
     assert says(refused(written(shared)), f"{LAYER_NORM}, without means and biases; *verify --run-code tries*")
 
 
-@pytest.mark.parametrize("setting", ["alibi", "softmax1"])
-def test_an_ancestors_settings_are_read_where_it_has_some(setting):
-    file = {"model": ancestors(), "config": {"d_model": 6}}
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"alibi": True}, "architecture not known here: alibi=True"),
+        ({"softmax1": True}, "architecture not known here: softmax1=True"),
+        ({"ffn_dim": 5}, "ffn_dim is 5, and its tensors have 2"),
+    ],
+    ids=str,
+)
+def test_an_ancestors_settings_are_read_where_it_has_some(setting, message):
+    file = {"model": ancestors(), "config": {"d_model": 6, "ffn_dim": 2}}
     assert read_foreign(written(file)).spec == replace(PRESETS["242p"], **START)
-    file["config"][setting] = True
-    assert refused(written(file)) == f"architecture not known here: {setting}=True"
+    file["config"] |= setting
+    assert refused(written(file)) == message
 
 
 def test_an_ancestor_with_other_hidden_units():
@@ -348,6 +357,8 @@ def test_an_ancestors_spiral():
     assert checkpoint.spec == expected and expected.params == 216
     spiral = expected.layout.split(checkpoint.theta_P[None])["spiral"]
     assert spiral.tolist() == [[0.5, 1.5, 2.5, 3.5]]
+    learned = {"model": state, "config": {"pos_mode": "learned"}}
+    assert refused(written(learned)) == "pos_mode is 'learned', and its tensors have 'spiral_correct'"
 
 
 # What is refused: settings and tensors

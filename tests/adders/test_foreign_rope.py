@@ -88,7 +88,10 @@ def test_tensors_alone_are_read(name, form):
     read_as(spec, form(qwen(spec)))
 
 
-HUB = {"model_type": "qwen3", "rope_theta": 10_000.0, "rms_norm_eps": 1e-6, "hidden_size": 3, "rope_scaling": None}
+HUB = {
+    "model_type": "qwen3", "rope_theta": 10_000.0, "rms_norm_eps": 1e-6, "hidden_size": 3, "rope_scaling": None,
+    "layer_types": ["full_attention"], "pad_token_id": 1, "pruned_heads": {}, "lr": 0.01, "steps": 5_000,
+}  # fmt: skip
 
 
 def test_settings_beside_qwens_tensors_are_read():
@@ -105,6 +108,7 @@ def test_settings_beside_qwens_tensors_are_read():
         ({"rms_norm_eps": 1e-5}, "architecture not known here: rms_norm_eps=1e-05"),
         ({"hidden_act": "gelu"}, "architecture not known here: hidden_act=gelu"),
         ({"rope_scaling": {"type": "linear"}}, "architecture not known here: rope_scaling=a dict"),
+        ({"layer_types": ["sliding_attention"]}, "architecture not known here: layer_types=a list"),
         ({"hidden_size": 5}, "hidden_size is 5, and its tensors have 3"),
         ({"rope_theta": "3"}, "rope_theta must be a finite number, got '3'"),
     ],
@@ -161,6 +165,7 @@ def test_the_forward_pass_is_that_of_transformers(name):
         tie_word_embeddings=True, attention_bias=False, max_position_embeddings=64,
         attn_implementation="eager",
     )  # fmt: skip
+    assert read_foreign(written({"state_dict": qwen(spec), "config": config.to_dict()})).spec == spec
     theirs = transformers.Qwen3ForCausalLM(config).double().eval()
     theirs.load_state_dict({n: t.double() for n, t in qwen(spec).items()}, strict=False)
     with torch.no_grad():
