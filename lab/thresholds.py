@@ -13,9 +13,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from adders.proof.file import is_of_program
 from model.tied import Count, count
 from model.verdict import claim_beside, is_right
 from search.errors import UserError, reraise_as
+from search.store.verdicts import own
 from trainer.checkpoints.checkpoint import Checkpoint
 
 PUBLISHED = {"representable": 40, "learnable": 75, "plainly": 75, "one run": None, "maintainable": 62}
@@ -30,6 +32,8 @@ MEANINGS = {
 SHOWN_BY = {"representable": set(MEANINGS), "learnable": {"learnable", "plainly"}}
 """Which certificates show a threshold; others are shown by their own."""
 COLUMNS = ("inside", "across", "constants")
+OURS = Path(__file__).with_name("certificates")
+"""The notebook's own certificates, whose proofs its tests hold."""
 STANDARDS = ("proved", "verified", "qualified")
 """Right on all 10^20 pairs, on all of AdderBoard's 10,010, on 99 % of these: the strictest first."""
 
@@ -60,15 +64,17 @@ def certificates(folder: Path) -> Iterator[Certificate]:
         except (ValueError, TypeError, LookupError):
             raise UserError(f"{path / 'verification.json'}: not what `verify --json` says") from None
         if is_verified or is_qualified:
-            standard = (
-                "proved"
-                if is_right(claim_beside(path, checkpoint.spec, checkpoint.theta_P))
-                else "verified"
-                if is_verified
-                else "qualified"
-            )
+            standard = "proved" if is_proved(path, checkpoint) else "verified" if is_verified else "qualified"
             threshold = threshold_of(checkpoint)
             yield Certificate(path.name, threshold, standard, count(checkpoint.spec))
+
+
+def is_proved(path: Path, checkpoint: Checkpoint) -> bool:
+    """True if a checkpoint's folder has a proof of today's program that is the notebook's, or that was made here."""
+    spec, theta_P = checkpoint.spec, checkpoint.theta_P
+    claim = claim_beside(path, spec, theta_P)
+    verdict = claim if path.resolve().parent == OURS.resolve() else own(claim)
+    return bool(verdict and is_right(verdict) and is_of_program(verdict, spec, theta_P))
 
 
 def threshold_of(checkpoint: Checkpoint) -> str:
