@@ -89,6 +89,10 @@ class Tied(Spec, listed=False):
         return self.base.tokens
 
     @property
+    def logits(self) -> int:
+        return self.base.logits
+
+    @property
     def prompt(self) -> int:
         return self.base.prompt
 

@@ -141,9 +141,11 @@ def test_every_optimiser_tie_and_freeze_works_as_for_any_family(optimiser):
     before, after = (spec.layout.split(t[None]) for t in (spec.initial(0), bank.result(0).theta_P))
     assert torch.equal(before["table_weight"], after["table_weight"])
     assert not torch.equal(before["up_weight"], after["up_weight"])
-    tied = Tied(base=spec, ties=constrained(spec, ["up_bias[0] = 0", "up_bias[1] = -up_bias[2]"]))
-    assert tied.params == spec.params - 2 and make_spec(**tied.as_dict()) == tied
+    base = spec_of(vocabulary=11)  # of as many logits, one less than the task has tokens
+    tied = Tied(base=base, ties=constrained(base, ["up_bias[0] = 0", "up_bias[1] = -up_bias[2]"]))
+    assert tied.params == base.params - 2 and make_spec(**tied.as_dict()) == tied
     bank = finish(Bank(tied, [Pair(Recipe(**QUICK), Seed.of(0))]))
+    assert bank.backend.name == "native" and tied.logits == 11
     assert verify(tied, bank.result(0).theta_P).total == 121
 
 
