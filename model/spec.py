@@ -113,6 +113,10 @@ class Spec(ABC):
     def check_asked(self) -> None:  # noqa: B027
         """Raise ValueError where the model cannot be asked its task, if that is not known before it is tried."""
 
+    def check_trained(self) -> None:
+        """Raise ValueError where the model cannot be asked its task, or not be trained with others."""
+        self.check_asked()
+
     @property
     def adds(self) -> bool:
         """True for a model of AdderBoard's task that can be exported as an adder."""

@@ -171,6 +171,9 @@ class Tied(Spec, listed=False):
     def check_asked(self) -> None:
         self.base.check_asked()
 
+    def check_trained(self) -> None:
+        self.base.check_trained()
+
     def files(self, theta_P: Tensor) -> dict[str, bytes]:
         return self.base.files(self.untie(theta_P[None])[0])
 

@@ -1,4 +1,4 @@
-"""What a module must be to be trained as a family: tried once on a few tokens, and refused by name in one line.
+"""What a module must be as a family, to be asked and trained: tried on a few tokens, and refused by name in one line.
 
 Axes: B problem, T position, V token.
 """
@@ -37,17 +37,20 @@ UNEVEN = {"padding_idx": None, "scale_grad_by_freq": False}
 
 
 @lru_cache(1024)
-def check_module(spec: Module) -> None:
-    """Raise ValueError, naming the module and what is wrong, unless it can be trained and asked the task."""
+def check_module(spec: Module, is_trained: bool = False) -> None:
+    """Raise ValueError, naming the module and what is wrong, unless it can be asked the task.
+
+    is_trained: and be trained. A checkpoint's net is asked, whatever trained it.
+    """
     try:
-        _check_parts(spec)
-        _check_calls(spec)
+        _check_parts(spec, is_trained)
+        _check_calls(spec, is_trained)
     except ValueError as error:
         text = str(error)
         raise ValueError(text if text.startswith(spec.module) else f"{spec.module}: {text}") from None
 
 
-def _check_parts(spec: Module) -> None:
+def _check_parts(spec: Module, is_trained: bool) -> None:
     """Refuse parts that draw at random or keep something from call to call, and parameters that are none of θ."""
     # First by what parts are, since that names the part: calls, below, only show that something draws.
     for name, part in template(spec).named_modules():
@@ -56,8 +59,9 @@ def _check_parts(spec: Module) -> None:
             raise ValueError(f"{called} is dropout, whose draws no record could repeat: set p=0")
         if getattr(part, "track_running_stats", False):
             raise ValueError(f"{called} keeps running statistics, which are no parameters: use LayerNorm")
-        for option, off in UNEVEN.items():
-            if getattr(part, option, off) != off:
+        is_uneven = is_trained and isinstance(part, nn.Embedding | nn.EmbeddingBag)
+        for option, off in UNEVEN.items() if is_uneven else ():
+            if getattr(part, option) != off:
                 raise ValueError(f"{called} has {option}, whose slopes differ where seeds train together: {off} is off")
 
     named = dict(template(spec).named_parameters())
@@ -112,8 +116,8 @@ def _check_draws(spec: Module) -> None:
             raise ValueError(f"buffer {name} is drawn at random, and all seeds share it: make it a parameter")
 
 
-def _check_calls(spec: Module) -> None:
-    """Refuse what a call returns or changes."""
+def _check_calls(spec: Module, is_trained: bool) -> None:
+    """Refuse what a call returns or changes; where it is trained, what its slopes are."""
     task = spec.task
     length = spec.prompt + spec.answers - 1
     rows = max(4, task.vocabulary // length + 1)  # so that each token is read
@@ -134,7 +138,7 @@ def _check_calls(spec: Module) -> None:
     _check_company(module, tokens_BT, logits)
     if spec.answers > 1:
         _check_causal(module, tokens_BT, logits, task.outputs)
-    _check_together(spec, module, tokens_BT, logits)
+    _check_together(spec, module, tokens_BT, is_trained)
 
 
 def _check_company(module: nn.Module, tokens_BT: Tensor, logits: Tensor) -> None:
@@ -186,26 +190,12 @@ def _check_shape(spec: Module, logits: object, rows: int, length: int) -> None:
         raise ValueError("its logits are not finite before training")
 
 
-def _check_together(spec: Module, module: nn.Module, tokens_BT: Tensor, logits: Tensor) -> None:
-    """Raise ValueError unless two seeds at once give what each gives alone, and its slope."""
+def _check_together(spec: Module, module: nn.Module, tokens_BT: Tensor, is_trained: bool) -> None:
+    """Raise ValueError unless two seeds at once give what each gives alone, and where they are trained its slope."""
     theta_SP = torch.stack([spec.initial(seed) for seed in (0, 1)])
     tokens_1TB = tokens_BT.T[None].int()
     fails = "cannot be trained many seeds at once"
-
-    def total(theta_SP: Tensor) -> Tensor:
-        # As in training, where each seed has problems of its own.
-        tokens_STB = tokens_1TB.expand(len(theta_SP), -1, -1)
-        together: Tensor = spec.forward(theta_SP, tokens_STB, first=spec.prompt - 1)
-        return together[: spec.task.outputs].square().sum()  # other logits may be masked with -∞
-
-    slope_SP = _called(lambda: grad(total)(theta_SP), fails)
-    if not torch.isfinite(slope_SP).all():
-        raise ValueError("its gradient is not finite before training")
-    alone_P = grad(total)(theta_SP[1:])[0]
-    if (slope_SP[1] - alone_P).abs().max() > CLOSE * alone_P.abs().max():
-        raise ValueError("two seeds at once do not give the slope that each gives alone")
-
-    together: Tensor = spec.forward(theta_SP, tokens_1TB, first=spec.prompt - 1)
+    together = _called(lambda: spec.forward(theta_SP, tokens_1TB, first=spec.prompt - 1), fails)
     named = parameters(spec, theta_SP)
     for seed in (0, 1):
         own = {name: t_S[seed] for name, t_S in named.items()}
@@ -213,6 +203,21 @@ def _check_together(spec: Module, module: nn.Module, tokens_BT: Tensor, logits: 
         last_BV = alone if alone.dim() == 2 else alone[:, -1]
         if not _is_close(together[:, seed, -1].T, last_BV):
             raise ValueError("two seeds at once do not give what each gives alone")
+    if not is_trained:
+        return
+
+    def total(theta_SP: Tensor) -> Tensor:
+        # As in training, where each seed has problems of its own.
+        tokens_STB = tokens_1TB.expand(len(theta_SP), -1, -1)
+        logits: Tensor = spec.forward(theta_SP, tokens_STB, first=spec.prompt - 1)
+        return logits[: spec.task.outputs].square().sum()  # other logits may be masked with -∞
+
+    slope_SP = _called(lambda: grad(total)(theta_SP), fails)
+    if not torch.isfinite(slope_SP).all():
+        raise ValueError("its gradient is not finite before training")
+    alone_P = grad(total)(theta_SP[1:])[0]
+    if (slope_SP[1] - alone_P).abs().max() > CLOSE * alone_P.abs().max():
+        raise ValueError("two seeds at once do not give the slope that each gives alone")
 
 
 def _called(call: Callable[[], Tensor], fails: str) -> Tensor:

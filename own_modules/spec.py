@@ -55,8 +55,11 @@ class Module(Spec, listed=False):
         check(self)
 
     def check_asked(self) -> None:
-        """Raise ValueError where the module cannot be asked the task, trained with others, or rebuilt of a seed."""
+        """Raise ValueError where the module cannot be asked the task, with others too, or rebuilt of a seed."""
         self._checks.check_module(self)
+
+    def check_trained(self) -> None:
+        self._checks.check_module(self, is_trained=True)
 
     @property
     def adds(self) -> bool:

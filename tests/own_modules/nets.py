@@ -29,6 +29,8 @@ class Net(nn.Module):
 class GPT(nn.Module):
     """A causal transformer of one layer: logits [B, T, V]."""
 
+    padding_idx = 0  # of no embedding
+
     def __init__(self, vocabulary=12, length=40, width=8):
         super().__init__()
         self.table = nn.Embedding(vocabulary, width)

@@ -242,6 +242,17 @@ def test_a_checkpoint_loads_in_torch_alone(tmp_path):
         torch.testing.assert_close(torch.tensor(answers[name]), expected[name])
 
 
+@pytest.mark.parametrize("name", ["Padded", "Frequent", "Unread"])
+def test_a_checkpoint_is_read_whose_net_is_no_longer_trained(name, tmp_path):
+    """Its slopes are refused, and its answers are right."""
+    spec = spec_of(name)
+    Checkpoint(spec, spec.initial(3)).save(tmp_path / name)
+    loaded = Checkpoint.load(tmp_path / name)
+    assert verify(loaded.spec, loaded.theta_P).total == 121
+    with pytest.raises(ValueError, match="slope"):
+        Pair(Recipe(), Seed.of(0)).check(loaded.spec)
+
+
 # From module to module
 
 

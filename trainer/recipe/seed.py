@@ -107,7 +107,7 @@ def check_fit(spec: Spec, recipe: Recipe, has_start: bool = False) -> None:
         check_road(spec, recipe)
         return
     check_problems(spec.task, recipe)
-    spec.check_asked()
+    spec.check_trained()
     recipe.check_names(spec.layout)
     check_start(spec, recipe)
     check_teacher(spec, recipe)
