@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from model.spec import Choice, Kernel, Spec
 from own_modules.tapes.graph import Program
 from own_modules.tapes.recording import record
 from trainer.data.problems import selection
-from trainer.engine.build import denormals
+from trainer.engine.build import GivenUp, denormals
 from trainer.engine.kernel import KernelLoss
 from trainer.engine.native import constant_fold
 from trainer.engine.structures import LANES
@@ -39,12 +40,13 @@ SMALL = 100
 """A tensor whose slopes are this many times smaller than the largest is measured by that share of it."""
 JITTER = 0.1
 """By which share first values are moved before slopes are compared."""
+log = logging.getLogger("trainer.tapes")  # of which workers report warnings
 
 
 def by_tape(spec: Spec) -> Choice:
     """Return the kernel that is made of a spec's tape, where that trains faster than torch and answers as torch does.
 
-    Raise BuildError; ValueError where the cache cannot be trusted.
+    None where the compiler does not end. Raise BuildError; ValueError where the cache cannot be trusted.
     """
     return _choose(spec, denormals())
 
@@ -72,7 +74,9 @@ def _choose(spec: Spec, denormals: str) -> Choice:
         other = "" if missing_for_compilation() else _other(spec, kernel)
         if other:
             return Choice(None, f"torch: the engine has other {other}")
-    except (NotImplementedError, IndexError) as error:
+    except (NotImplementedError, IndexError, GivenUp) as error:
+        if isinstance(error, GivenUp):  # of which no plan knows
+            log.warning("%s: %s goes by torch", error, spec.label)
         return Choice(None, f"torch: {error}")
     return Choice(kernel, "the C++ engine")
 

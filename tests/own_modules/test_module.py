@@ -7,6 +7,7 @@ import subprocess
 import sys
 from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -21,6 +22,7 @@ from model.transfer import transfer
 from model.trust import Untrusted
 from own_modules import load_module
 from own_modules.loading import parameters, template
+from own_modules.tapes import choice
 from search.analysis.frames import as_columns
 from search.run.speeds import fastest_share
 from search.study.trial import Configuration
@@ -33,7 +35,8 @@ from trainer.bank.bank import backend_of
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.data.hard_examples import with_errors
 from trainer.data.problems import selection
-from trainer.engine.native import EngineBackend, choice_of
+from trainer.engine.build import GivenUp
+from trainer.engine.native import EngineBackend, choice_of, has_kernel
 from trainer.engine.structures import Lesson
 from trainer.engine.torch_backend import TorchBackend
 from trainer.files import trusted
@@ -465,16 +468,32 @@ def test_a_teacher_whose_code_has_not_run_here_is_not_run(monkeypatch):
         Recipe(teacher=word, distill_alpha=0.5)
 
 
-def test_by_torch_learns_who_has_a_teacher_without_a_kernel(caplog):
-    recipe = Recipe(**QUICK, teacher=taught_by(spec_of("Sorted")).word, distill_alpha=0.5)
+def learning_from(spec):
+    return Recipe(**QUICK, teacher=taught_by(spec).word, distill_alpha=0.5)
+
+
+def test_by_torch_learns_who_has_a_teacher_without_a_kernel(monkeypatch, tmp_path, caplog):
+    """Which is said, and not that a wheel lacks a kernel too."""
+    recipe = learning_from(spec_of("Sorted"))
     assert isinstance(backend_of(spec_of(), recipe, "cpu", compiled=True), TorchBackend)
-    assert "its teacher goes by torch: sort is not supported by the engine" in caplog.text
+    monkeypatch.setattr("trainer.bank.bank.SHIPPED", tmp_path)
+    monkeypatch.setattr("trainer.bank.bank.missing_to_train", lambda *_: "a C++ compiler")
+    assert isinstance(backend_of(preset("57p"), recipe, "cpu", compiled=True), TorchBackend)
+    assert caplog.text.count("its teacher goes by torch: sort is not supported by the engine") == 2
+
+
+def test_by_torch_trains_whose_compiler_does_not_end_or_its_teachers(monkeypatch, caplog):
+    monkeypatch.setattr(choice, "_choose", choice._choose.__wrapped__)  # what is chosen here is not kept
+    monkeypatch.setattr("trainer.engine.kernel.library", Mock(side_effect=GivenUp("g++ has not ended in 600 s")))
+    assert isinstance(backend_of(spec_of(), Recipe(**QUICK), "cpu", compiled=True), TorchBackend)
+    assert "g++ has not ended in 600 s: Net goes by torch" in caplog.text and not has_kernel(spec_of())
+    assert isinstance(backend_of(preset("57p"), learning_from(spec_of()), "cpu", compiled=True), TorchBackend)
+    assert "its teacher goes by torch: g++ has not ended in 600 s: training without the engine" in caplog.text
 
 
 def test_a_teacher_has_the_logits_of_who_learns():
-    recipe = Recipe(**QUICK, teacher=taught_by(spec_of(vocabulary=13)).word, distill_alpha=0.5)
     with pytest.raises(ValueError, match="teacher must have"):
-        Pair(recipe, Seed.of(0)).check(spec_of())
+        Pair(learning_from(spec_of(vocabulary=13)), Seed.of(0)).check(spec_of())
 
 
 # What a stranger's checkpoint says

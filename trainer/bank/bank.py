@@ -26,7 +26,7 @@ from trainer.bank.tracker import QUEUED, RUNNING, Result, SeedTracker
 from trainer.data import hard_examples
 from trainer.engine.accelerators import of_device
 from trainer.engine.build import GivenUp
-from trainer.engine.native import EngineBackend, choice_of, kernel_of, missing_to_train
+from trainer.engine.native import EngineBackend, choice_of, missing_to_train
 from trainer.engine.torch_backend import TorchBackend
 from trainer.files.installed import SHIPPED
 from trainer.finishing import finish
@@ -403,27 +403,33 @@ def backend_of(spec: Spec, recipe: Recipe, device: str, compiled: bool) -> Engin
     """
     has_cuda = device == "cuda" and torch.cuda.is_available()
     is_for_cpus = callable(spec.kernel())  # what is made of a spec
-    kernel = kernel_of(spec) if compiled and not (has_cuda and is_for_cpus) else None
-    missing = missing_to_train(kernel, recipe, spec.task) if kernel else None
-
-    why = ""
-    if kernel and recipe.teacher:
-        taught = choice_of(teacher_of(recipe.teacher).spec)
-        if taught.kernel:
-            missing = missing or missing_to_train(taught.kernel, recipe, spec.task)
-        else:
-            kernel, why = None, f"its teacher goes by {taught.why or 'torch'}"
-    if missing and SHIPPED.exists():  # without a wheel it was said before the start
-        why = f"{preset_name(spec)} has no shipped kernel and needs {missing}"
-    elif kernel and not missing:
+    why: str | None = ""
+    if compiled and not (has_cuda and is_for_cpus):
         try:
-            on_gpu = None if device == "cpu" or is_for_cpus else of_device(device).backend(spec, recipe)
-            return on_gpu or EngineBackend(spec, recipe)
+            why = _why_not(spec, recipe)
+            if why is None:
+                on_gpu = None if device == "cpu" or is_for_cpus else of_device(device).backend(spec, recipe)
+                return on_gpu or EngineBackend(spec, recipe)
         except GivenUp as error:
             why = str(error)
     if why:
         log.warning("%s: training without the engine, a hundred times slower", why)
     return TorchBackend(spec, recipe, "cuda" if has_cuda else "cpu")
+
+
+def _why_not(spec: Spec, recipe: Recipe) -> str | None:
+    """Return why the engine cannot train a spec: "" where that was said before the start. None: it can."""
+    taught = [teacher_of(recipe.teacher).spec] if recipe.teacher else []
+    kernels = []
+    for each in (spec, *taught):
+        found = choice_of(each)
+        if not found.kernel:
+            return f"its teacher goes by {found.why or 'torch'}" if kernels else ""
+        kernels.append(found.kernel)
+    missing = [tool for kernel in kernels if (tool := missing_to_train(kernel, recipe, spec.task))]
+    if missing and SHIPPED.exists():
+        return f"{preset_name(spec)} has no shipped kernel and needs {missing[0]}"
+    return "" if missing else None
 
 
 def tried_rate(spec: Spec, recipe: Recipe, slots: int, threads: int) -> float:

@@ -302,8 +302,7 @@ class EngineBackend:
         teacher = teacher_of(recipe.teacher)
         spec = teacher.spec
         kernel = kernel_of(spec)
-        if kernel is None:
-            raise ValueError(f"teacher must have a kernel, and {teacher.title} has none")
+        assert kernel, "of a teacher without a kernel torch learns"
         # The teacher's θ is fixed, so its wide tensors are made once. C++ has their address: the backend keeps them.
         self._wide = run(expansion(spec), np.array(teacher.theta, np.float32))
         return Learning(
