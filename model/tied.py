@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 Ties = tuple[int, ...]
 """For each entry of θ: 0 for zero, k or -k for plus or minus the k-th number, from 1 on."""
+MOST_PRODUCTS = 1 << 24
+"""Of entries and numbers, in memory at once where θ are projected: 128 MB."""
 CONSTRAINT = re.compile(r"\s*(\w+\[[^]=]*\])\s*=\s*(?:(0)|(-?)\s*(\w+\[[^]=]*\]))\s*")
 
 
@@ -439,8 +441,12 @@ def project(ties: Ties, theta_SP: Tensor) -> Tensor:
 
     Entries are added in their order, to the same bits on every machine.
     """
+    import torch
+
     rows = selection_matrix(ties)
-    entries_SRP = theta_SP.double()[:, None] * rows
-    sums_SR = entries_SRP.cumsum(-1)[..., -1]  # torch.sum adds in an order of its own
+    # Some at a time: there may be 40,000 ways to narrow a net.
+    some = theta_SP.double().split(1 + MOST_PRODUCTS // (1 + rows.numel()))
+    # By cumsum: torch.sum adds in an order of its own.
+    sums_SR = torch.cat([(part_SP[:, None] * rows).cumsum(-1)[..., -1] for part_SP in some])
     theta_SR: Tensor = (sums_SR / rows.abs().sum(1)).to(theta_SP.dtype)
     return theta_SR

@@ -310,6 +310,16 @@ def test_mirror_images_of_a_net_are_ways_into_ties():
     assert len(ways) == (1 + len(images)) * sum(1 for _ in orders(base))
 
 
+def test_many_ways_are_ranked_some_at_a_time():
+    bank, counts = RoadBank(END, pairs(3)), []
+    losses, backend = bank._losses(0), bank.ranking[0]
+    whole = backend.evaluate
+    backend.evaluate = lambda theta_WP: counts.append(len(theta_WP)) or whole(theta_WP)
+    theta_WP = torch.linspace(0.5, 1, 600)[:, None] * bank.stages[0].spec.initial(3)
+    assert torch.equal(losses(theta_WP), whole(theta_WP)["loss"])
+    assert counts == [256, 256, 88]
+
+
 @pytest.mark.parametrize("form", [{}, {"opposite_out": True}])
 def test_a_mirror_image_computes_the_same(form):
     spec = replace(preset("46p"), **form)

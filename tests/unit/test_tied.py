@@ -54,12 +54,14 @@ def test_what_two_sets_share_holds_in_both_and_nothing_else():
     assert shared(one, constrained(base, ["form[1,2] = 0"], one)) == one
 
 
-def test_numbers_are_those_of_the_nearest_theta_that_keeps_the_ties():
+def test_numbers_are_those_of_the_nearest_theta_that_keeps_the_ties(monkeypatch):
     spec = tied()
     theta, matrix = some_theta(spec.base, 2), selection_matrix(spec.ties).float()
     numbers = project(spec.ties, theta)
     assert torch.allclose(spec.untie(numbers), theta @ torch.linalg.pinv(matrix) @ matrix, atol=1e-6)
     assert torch.equal(project(spec.ties, spec.untie(numbers)), numbers)
+    monkeypatch.setattr("model.tied.MOST_PRODUCTS", 1)
+    assert torch.equal(project(spec.ties, theta), numbers), "one at a time"
 
 
 @pytest.mark.parametrize(

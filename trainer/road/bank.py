@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from model.spec import Spec
@@ -23,6 +24,8 @@ from trainer.road.traveller import Traveller
 if TYPE_CHECKING:
     from trainer.recipe.stages import Losses
 
+MOST_RANKED = 256
+"""θ that are measured at once when ways are ranked."""
 States = dict[int, bytes]
 """Saved states of a seed's trainings, by their place in its leg."""
 LegKey = tuple[int, bool]
@@ -265,5 +268,6 @@ def _key_of(traveller: Traveller) -> LegKey:
 
 
 def _loss_of(backend: Any, theta_WP: Tensor) -> Tensor:
-    measured: Tensor = backend.evaluate(theta_WP.to(backend.device))["loss"]
-    return measured
+    # Some at a time: torch has all their logits in memory.
+    some = theta_WP.split(MOST_RANKED)
+    return torch.cat([backend.evaluate(part_WP.to(backend.device))["loss"].cpu() for part_WP in some])
