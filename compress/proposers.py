@@ -253,7 +253,7 @@ class Rules:
 
     def is_enough(self, exact: float, part: float = 1.0) -> bool:
         """True if an exact match is `accept`, or a part of it; after training it is float32, after finishing not."""
-        return as_measured("exact", exact) >= as_measured("exact", part * self.accept)
+        return as_measured(exact) >= as_measured(part * self.accept)
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ PROBE = "probe."
 """Prefix of a probe's name among measures."""
 
 
-def as_measured(name: str, bound: float) -> float:
-    """Return a bound of a measure or probe, to compare its value with, in the precision of the value.
+def as_measured(bound: float) -> float:
+    """Return a bound of a measure or probe as float32, as their values are.
 
-    Those of BEST are float32, in which 0.95 is a little less: a seed that has just what is asked for has enough.
+    In it 0.95 is a little less: a seed that has just what is asked for has enough.
     """
-    return c_float(bound).value if name in BEST else bound
+    return c_float(bound).value
 
 
 class Outcome(StrEnum):

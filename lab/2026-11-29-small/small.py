@@ -97,7 +97,7 @@ def enter(bank: RoadBank, before: RoadBank) -> None:
     bank._withdraw(bank.travellers)
     for traveller, arrived in zip(bank.travellers, before.travellers, strict=True):
         hand_over(traveller, arrived)
-        enough = as_measured("exact", traveller.stage.enough)
+        enough = as_measured(traveller.stage.enough)
         if arrived.is_last_stage and arrived.best and arrived.best.score >= enough:
             traveller.go_on(bank._losses)
         else:

@@ -131,15 +131,23 @@ def test_a_seed_is_ended_by_what_it_has_shown(stop, exact, token, is_spared, exp
     assert facts(bank) == expected
 
 
+@pytest.mark.parametrize("name", ["exact", "odd"])
 @pytest.mark.parametrize("share", [0.35, 0.7, 0.9, 0.95])
-def test_a_measure_that_is_just_what_is_asked_for_is_enough(share):
-    """Measures are float32, in which these shares are a little less."""
-    exact, lower = torch.tensor([share, share - 1e-6])
-    assert reaches_any([("exact", share)], {"exact": exact.item()})
-    assert not reaches_any([("exact", share)], {"exact": lower.item()})
-    assert not reaches_any([("odd", share)], {"odd": exact.item()}), "probes are not"
-    rung = Rung(5_000, (("exact", share, inf),))
-    assert rung.keeps({"exact": exact}) and not rung.keeps({"exact": lower})
+def test_a_measure_or_probe_that_is_just_what_is_asked_for_is_enough(share, name):
+    """Both are float32, in which these shares are a little less."""
+    value, lower = torch.tensor([share, share - 1e-6])
+    assert reaches_any([(name, share)], {name: value.item()})
+    assert not reaches_any([(name, share)], {name: lower.item()})
+    rung = Rung(5_000, ((name, share, inf),))
+    assert rung.keeps({name: value}) and not rung.keeps({name: lower})
+
+
+def test_a_bank_keeps_a_seed_whose_probe_reads_just_what_is_asked_for(monkeypatch):
+    monkeypatch.setattr("trainer.bank.tracker.is_spared", lambda seed: False)
+    constant = {"mine": lambda spec, theta_SP: torch.full_like(theta_SP[:, 0], 0.7)}
+    monkeypatch.setattr(type(SPEC), "probes", lambda spec: constant)
+    bank, _ = scripted([0.0] * 6, 0.1, pairs=ruled(Rung(15, (("mine", 0.7, inf),))))
+    assert facts(bank)[0] == Outcome.FAILED and reaches_any([("mine", 0.7)], bank.tracker.values(0))
 
 
 def test_a_rung_keeps_whoever_has_any_of_what_it_asks_for():

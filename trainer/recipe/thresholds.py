@@ -25,7 +25,7 @@ def parse_thresholds(name: str, entries: Sequence[Any]) -> tuple[tuple[str, floa
 
 def reaches_any(entries: Sequence[tuple[str, float]], values: Mapping[str, float]) -> bool:
     """True if any of the named values reaches its threshold."""
-    return any(as_measured(name, least) <= values[name] for name, least in entries)
+    return any(as_measured(least) <= values[name] for name, least in entries)
 
 
 def check_thresholds(name: str, entries: Sequence[tuple[str, float]], probes: Iterable[str]) -> None:

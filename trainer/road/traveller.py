@@ -161,7 +161,7 @@ class Traveller:
             self._begin(Leg(leg.stage, True), [best] if is_whole else self.incoming, losses)
         elif self.is_last_stage:
             self.outcome = Outcome.GROKKED if best.grokked else Outcome.FAILED
-        elif best.score < as_measured("exact", stage.enough):
+        elif best.score < as_measured(stage.enough):
             self.outcome = Outcome.FAILED
         else:
             self._enter_next_stage(best, losses)

@@ -67,7 +67,7 @@ class Rung(Rule):
         kept = torch.zeros((), dtype=torch.bool)
         for name, low, high in self.keep:
             value = values[name].double()  # as the bounds are
-            kept = kept | (as_measured(name, low) <= value) & (value <= as_measured(name, high))
+            kept = kept | (as_measured(low) <= value) & (value <= as_measured(high))
         return kept
 
     def check(self, spec: Any, recipe: Any) -> None:
