@@ -284,9 +284,7 @@ def _checked_arguments(spec: Module, given: Mapping[str, Any]) -> tuple[tuple[st
         if name not in defaults:
             raise ValueError(f"{spec.label} has no argument {name!r:.80}; {did_you_mean(name, defaults)}")
         default = defaults[name]
-        # 1 for 1.0, as YAML has it: both are one configuration.
-        if type(default) is float and type(value) is int and abs(value) <= MOST_WHOLE:
-            value = float(value)
+        value = _floats(value, default)
         is_typed = isinstance(default, bool | int | float | str)
         if is_typed and type(value) is not type(default):
             raise ValueError(f"{ARG}{name} must be of the kind of {default!r:.80}, got {value!r:.80}")
@@ -301,6 +299,15 @@ def _checked_arguments(spec: Module, given: Mapping[str, Any]) -> tuple[tuple[st
     # Defaults too, so that a class that changes one is another model. One that is no plain value stays the class's.
     values = {name: checked.get(name, default) for name, default in defaults.items()}
     return tuple((name, _tuples(value)) for name, value in values.items() if _is_plain(value))
+
+
+def _floats(value: Any, default: Any) -> Any:
+    """Return a value with 1.0 for 1, as YAML has it, where the default has a float: both are one configuration."""
+    if isinstance(value, list | tuple) and isinstance(default, list | tuple) and default:
+        along = [*default, *default[-1:] * len(value)]  # a longer list goes on as the default ends
+        return tuple(map(_floats, value, along))
+    is_float = type(default) is float and type(value) is int and abs(value) <= MOST_WHOLE
+    return float(value) if is_float else value
 
 
 def _is_plain(value: Any) -> bool:

@@ -57,17 +57,17 @@ class Attends(Net):
 
 
 class Scaled(Net):
-    """Its arguments are a float and a list."""
+    """Its arguments are a float and lists."""
 
     constraints = {"scale": 1, "sizes": [8, 24]}  # noqa: RUF012
 
-    def __init__(self, scale=1.0, sizes=(8, 24)):
+    def __init__(self, scale=1.0, sizes=(8, 24), shifts=(0.0,)):
         width, hidden = sizes
         super().__init__(width=width, hidden=hidden)
-        self.scale = scale
+        self.scale, self.shift = scale, sum(shifts)
 
     def forward(self, tokens):
-        return self.scale * super().forward(tokens)
+        return self.scale * super().forward(tokens) + self.shift
 
 
 class Sorted(Net):

@@ -183,6 +183,8 @@ def test_a_whole_number_is_its_float_and_a_list_its_tuple():
     spec, recipe = spec_of("Scaled", scale=1, sizes=[8, 24]), Recipe()
     assert spec == spec_of("Scaled") and spec.applied() == {}
     assert Configuration(spec, recipe).key == Configuration(spec_of("Scaled"), recipe).key
+    shifted = [spec_of("Scaled", shifts=shifts) for shifts in ([1, 2], [1.0, 2.0])]
+    assert len({Configuration(spec, recipe).key for spec in shifted}) == 1
     less = spec.toggled("sizes", [4, 12])
     assert less.applied() == {"sizes": (4, 12)} and less.toggled("sizes") == spec
     with pytest.raises(ValueError, match=r"args\.scale must be of the kind of 1\.0, got 1000"):
