@@ -138,6 +138,10 @@ def _other(spec: Spec, kernel: Kernel) -> str:
 
 
 def _apart(ours: Any, exact: Tensor, least: Any = 0) -> float:
-    """Return the largest difference of two tensors as a share of the largest exact number, or of `least`."""
-    largest = exact.abs().max().clamp(min=least)
-    return float((exact - torch.as_tensor(ours)).abs().max() / largest)
+    """Return the largest difference of two tensors as a share of the largest exact number, or of `least`.
+
+    Masked with -∞ in both they do not differ.
+    """
+    ours = torch.as_tensor(ours)
+    largest = torch.where(exact.isinf(), 0, exact).abs().max().clamp(min=least)
+    return float(torch.where(exact == ours, 0, exact - ours).abs().max() / largest)

@@ -70,6 +70,13 @@ class Scaled(Net):
         return self.scale * super().forward(tokens) + self.shift
 
 
+class Masked(Net):
+    """Without the token that no answer has."""
+
+    def forward(self, tokens):
+        return super().forward(tokens).masked_fill(torch.arange(12) == 11, -torch.inf)
+
+
 class Sorted(Net):
     """By an operation that tapes do not have."""
 

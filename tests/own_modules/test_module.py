@@ -411,10 +411,12 @@ def test_the_engine_asks_sums_from_their_units_on():
 
 
 @pytest.mark.parametrize(
-    ("name", "args"), [("Net", {}), ("GPT", {}), ("Net", {"vocabulary": 11})], ids=["Net", "GPT", "no row for ="]
+    ("name", "args"),
+    [("Net", {}), ("GPT", {}), ("Masked", {}), ("Net", {"vocabulary": 11})],
+    ids=["Net", "GPT", "masked", "no row for ="],
 )
 def test_the_engine_trains_a_module_as_torch_does(name, args):
-    spec = spec_of(name, NETS[name], **args)
+    spec = spec_of(name, NETS.get(name, TASK), **args)
     # AdamW would make much of roundings where a gradient is all but zero.
     pair = Pair(Recipe(**QUICK | {"optimiser": "sgd", "lr": 0.1}), Seed.of(3))
     by_engine, by_torch = (Bank(spec, [pair], compiled=compiled) for compiled in (True, False))
