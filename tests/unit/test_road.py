@@ -195,6 +195,11 @@ def test_stages_lead_to_the_model():
     whole.check(END)
 
 
+def test_a_ramp_of_the_recipe_is_one_of_its_stages():
+    first = {**FIRST, "recipe": {"steps": 200, "ramp": 0}}
+    RoadBank(END, pairs(3, recipe=of_stages(first, TWO, TIED, ramp=50)))
+
+
 def test_plain_values_say_all_of_the_stages():
     values = json.loads(json.dumps(TO_57.as_dict()))
     assert Recipe.from_record(values) == TO_57

@@ -95,7 +95,7 @@ class Pair:
         for name, values in (("start", self.start), ("ties", self.ties)):
             if values is not None and len(values) != params:
                 raise ValueError(f"{name} must be {params} entries for this spec, got {len(values)}")
-        if self.recipe.ramp and self.ties is None:
+        if self.recipe.ramp and not self.recipe.stages and self.ties is None:
             raise ValueError(f"ramp={self.recipe.ramp} needs ties, and this pair has none")
 
 
