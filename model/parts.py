@@ -20,16 +20,20 @@ if TYPE_CHECKING:
     from model.spec import Parts, Spec
 
 
+class NoParts(ValueError):
+    """A kind of parts that a spec has not."""
+
+
 def parts_of(spec: Spec, name: str) -> Parts:
-    """Return a kind of parts of a spec. Raises ValueError if the family names none so."""
+    """Return a kind of parts of a spec. Raises NoParts if the family names none so."""
     if name not in spec.parts:
         names = ", ".join(spec.parts) or "no parts that can go"
-        raise ValueError(f"{spec.label} with these constraints has {names}, and no {name!r:.80}")
+        raise NoParts(f"{spec.label} with these constraints has {names}, and no {name!r:.80}")
     return spec.parts[name]
 
 
 def count_of(spec: Spec, name: str) -> int:
-    """Return how many parts of a kind a spec has. Raises ValueError as `parts_of` does."""
+    """Return how many parts of a kind a spec has. Raises NoParts as `parts_of` does."""
     count: int = spec.value_of(parts_of(spec, name).size)
     return count
 

@@ -195,6 +195,7 @@ def rerun(checkpoint: Path, as_json: bool) -> None:
     loaded = load_checkpoint(checkpoint, any_task=True)
     with reraise_as(f"{checkpoint}: cannot be trained again"):
         request = read_request(loaded)
+        request.configuration.pair(request.seed).check(request.configuration.trained)
     with progress_bar("building" if request.resources.compiled else "training") as say:
         result = train_again(loaded, request, lambda step: say("training", step, request.steps))
     show(as_json, asdict(result) | {"same": result.same}, list(_rerun_lines(checkpoint, result)))

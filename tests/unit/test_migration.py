@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+import search
+from model import preset
 from search.errors import UserError
 from search.run.driver import plan
 from search.run.packing import Capacity
@@ -24,12 +26,14 @@ from search.store.database import CONFIGURATIONS, Database, DatabaseUnavailable
 from search.store.home import Home
 from search.store.ledger import Ledger
 from search.study.file import recorded_study
+from search.study.trial import Configuration
 from tests import needs_plugins
-from tests.commands import done, fails_with_one
+from tests.commands import done, fails_with_one, refusal
 from tests.homes import Recorder, records_of, snapshot, study_of, work_of
 from tests.planners import taken
 from tests.processes import LOOPBACK
 from tests.services import postgres
+from trainer import Recipe
 
 STORED = Path(__file__).parents[1] / "golden" / "data" / "home.txz"
 SEARCHES = STORED.with_name("searches.sql.xz")
@@ -126,6 +130,37 @@ def test_a_field_that_no_recipe_has_is_one_line(home):
     assert said == (
         f"{home.ledger_db}: damaged, a configuration: jiggle_every: this version's recipes have no such field"
     )
+
+
+EARLIER = {
+    "recycle_every does not go with ramp": {"ramp": 100, "recycle_every": 1_000, "recycle_unless": [["token", 1]]},
+    "wd_schedule=cyclical takes at most 15,900 cycles, got steps=20000 and wd_period=1": {
+        "wd_schedule": "cyclical", "wd_period": 1, "steps": 20_000,
+    },
+    "stages must have one eval_every, got [500, 1000]": {
+        "stages": [{"name": "whole", "model": "57p", "recipe": {"eval_every": 500}}],
+    },
+    "stages[1]: rope with these constraints has heads, and no 'units'": {
+        "stages": [
+            {"name": "wide", "model": {"preset": "36p", "ffn": 4}},
+            {"name": "two", "keep": {"units": 2}, "recipe": {"ramp": 100}},
+        ],
+    },
+}  # fmt: skip
+
+
+@pytest.mark.usefixtures("here", "quick")
+@pytest.mark.parametrize("line", EARLIER)
+def test_what_only_an_earlier_version_trained_is_read_and_not_trained(line, home):
+    recipe = {"steps": 3_000} | EARLIER[line]
+    configuration = Configuration(preset("57p"), Recipe(**recipe))
+    recorder = Recorder(home, study_of())
+    recorder.seeds(work=[(configuration, 1)], shown=False)
+    recorder.done()
+    rows = search.records("sweep", "configurations", home=home.path)
+    assert list(rows["configuration"]) == [configuration.key]
+    study = {"name": "other", "model": "57p", "recipe": recipe, "seeds": [1]}
+    assert refusal(UserError, search.run, study, home=home.path) == f"other: recipe: {line}"
 
 
 @pytest.mark.parametrize(

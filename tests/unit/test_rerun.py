@@ -134,6 +134,10 @@ MADE_BY = {"46p": "fold", "28p-finished": "finish", "6p": "compress"}
 REFUSED = {
     "no recipe": ({"recipe": {}}, "it has no recipe"),
     "recipe": ({"recipe": {"lr": -1.0}}, "recipe: lr *"),
+    "fit": (
+        {"recipe": RECIPE.as_dict() | {"ramp": 4, "recycle_every": 4, "recycle_unless": [["token", 1.0]]}},
+        "recycle_every does not go with ramp",
+    ),
     "no seed": ({"seed": {"init_seed": 3}}, "it has no seed"),
     "step": ({"step": 15}, "step 15 is none at which its recipe evaluates"),
     "stages": (

@@ -156,6 +156,7 @@ def test_ended_from_outside_it_keeps_its_steps():
         ([{**WIDE, "recipe": SHORT}], r"stages\[0\]: a ramp needs something to narrow to"),
         ([WIDE, {**TWO, "recipe": {}}], r"stages\[1\]: a net is narrowed by a ramp"),
         ([WIDE, {**TWO, "recipe": {**SHORT, "eval_every": 50}}], r"one eval_every, got \[50, 100\]"),
+        ([{**WIDE, "recipe": {"eval_every": 50}}], r"one eval_every, got \[50, 100\]"),
         ([WIDE, {**TWO, "keep": {"heads": 2}}], "split_subspace with these constraints has units, and no 'heads'"),
         ([{**WIDE, "model": {"preset": "36p", "ffn": 4}}, TWO], r"stages\[1\]: rope .* has heads, and no 'units'"),
         ([WIDE, {**TWO, "keep": {"units": 4}}], "of 4 units a stage keeps fewer"),
@@ -184,7 +185,7 @@ def test_ended_from_outside_it_keeps_its_steps():
 )
 def test_stages_that_do_not_follow_one_another(stages, words):
     with pytest.raises(ValueError, match=words):
-        of_stages(*stages)
+        pairs(3, recipe=of_stages(*stages))[0].check(END)
 
 
 def test_stages_lead_to_the_model():

@@ -120,18 +120,18 @@ class Recycle(Group):
             return
         if not recipe.recycle_unless:
             raise ValueError(f"recycle_every={recipe.recycle_every} needs recycle_unless")
-        # Probes see θ with the ties in it, and units are changed in θ without them.
-        if recipe.ramp:
-            raise ValueError("recycle_every does not go with ramp")
         for name in ("recycle_every", "recycle_from"):
             if (length := getattr(recipe, name)) % recipe.eval_every:
                 raise ValueError(f"eval_every must divide {name}, got {recipe.eval_every} and {length}")
 
 
-def check_recycle(spec: Spec, recipe: Recycle) -> None:
-    """Raise ValueError unless a spec has units to recycle, and the probes that a recipe names."""
+def check_recycle(spec: Spec, recipe: Any) -> None:
+    """Raise ValueError unless a spec has units to recycle, and no ramp, and the probes that a recipe names."""
     if recipe.recycle_every and spec.recycled() is None:
         raise ValueError("recycle_every needs a model with the probe `switches` and two hidden units")
+    # Probes see θ with the ties in it, and units are changed in θ without them.
+    if recipe.recycle_every and recipe.ramp:
+        raise ValueError("recycle_every does not go with ramp")
     check_thresholds("recycle_unless", recipe.recycle_unless, spec.probes())
 
 

@@ -14,6 +14,7 @@ from trainer.recipe.restarts import check_recycle, check_restarts
 from trainer.recipe.stages import end_of, road_of
 from trainer.recipe.starts import check_start
 from trainer.recipe.teacher import check_teacher
+from trainer.recipe.weight_decay import check_cycles
 from trainer.stopping import Rule
 
 if TYPE_CHECKING:
@@ -100,7 +101,10 @@ class Pair:
 
 
 def check_fit(spec: Spec, recipe: Recipe, has_start: bool = False) -> None:
-    """Raise ValueError unless a spec has all that a recipe needs. has_start: θ at step 0 is not drawn."""
+    """Raise ValueError unless a spec has all that a recipe needs. has_start: θ at step 0 is not drawn.
+
+    What only earlier versions trained is refused here, and not where a recipe is made: records of it are read.
+    """
     if recipe.stages:
         if has_start:
             raise ValueError("stages draw their first θ: a start does not go with them")
@@ -113,6 +117,7 @@ def check_fit(spec: Spec, recipe: Recipe, has_start: bool = False) -> None:
     check_teacher(spec, recipe)
     check_recycle(spec, recipe)
     check_restarts(spec, recipe, has_start)
+    check_cycles(recipe)
 
 
 def check_problems(task: Task, recipe: Recipe) -> None:
@@ -136,6 +141,10 @@ def check_problems(task: Task, recipe: Recipe) -> None:
 def check_road(spec: Spec, recipe: Recipe) -> None:
     """Raise ValueError unless a recipe's stages can be trained, and lead to a spec."""
     stages = road_of(recipe)
+    # The curves of its trainings are one curve, whose rows are equally far apart.
+    intervals = {recipe.eval_every, *(each.eval_every for stage in stages for each in stage.recipes)}
+    if len(intervals) > 1:
+        raise ValueError(f"stages must have one eval_every, got {sorted(intervals)}")
     for stage in stages:
         for each in stage.recipes:
             try:

@@ -14,13 +14,14 @@ import dataclasses
 import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from math import comb, factorial
 from typing import TYPE_CHECKING, Any
 
 from model.fields import did_you_mean, option
-from model.parts import count_of, inside, keep, only, orders
+from model.parts import NoParts, count_of, inside, keep, only, orders
 from model.presets import preset
 from model.spec import Spec, family_of, make_spec, no_family
 from model.tied import Ties, project, selection_matrix, ties_of
@@ -81,7 +82,9 @@ class Stages(Group):
             names = [field.name for field in dataclasses.fields(recipe)]
             rows = tuple(_checked(row, n, names) for n, row in enumerate(recipe.stages))
             object.__setattr__(recipe, "stages", rows)
-            road_of(recipe)
+            # A record may keep what was a part in an earlier version: whoever trains it is told (`check_road`).
+            with suppress(NoParts):
+                road_of(recipe)
 
 
 def _check_place(row: Any, n: int) -> None:
@@ -324,7 +327,8 @@ def road_of(recipe: Recipe) -> tuple[Stage, ...]:
         except Untrusted:
             raise
         except (TypeError, ValueError) as error:
-            raise ValueError(f"stages[{n}]: {error}") from None
+            kind = NoParts if isinstance(error, NoParts) else ValueError
+            raise kind(f"stages[{n}]: {error}") from None
 
     longest = max((each.steps for stage in stages for each in stage.recipes), default=0)
     if longest > recipe.steps:
@@ -333,10 +337,6 @@ def road_of(recipe: Recipe) -> tuple[Stage, ...]:
     names = [stage.name for stage in stages]
     if len(set(names)) < len(names):
         raise ValueError(f"stages must have names of their own, got {', '.join(names)}")
-    # The curves of its trainings are one curve, whose rows are equally far apart.
-    intervals = {r.eval_every for stage in stages for r in stage.recipes}
-    if len(intervals) > 1:
-        raise ValueError(f"stages must have one eval_every, got {sorted(intervals)}")
     return tuple(stages)
 
 

@@ -97,12 +97,16 @@ class WeightDecay(Group):
             raise ValueError("wd_schedule=drops needs wd_drops")
         if recipe.wd_schedule == "smooth" and recipe.wd_drop == 1:
             raise ValueError("wd_schedule=smooth needs wd_drop below 1: decay falls to its square")
-        if recipe.wd_schedule == "cyclical" and recipe.steps > MOST_CYCLES * recipe.wd_period:
-            lengths = f"steps={recipe.steps} and wd_period={recipe.wd_period}"
-            raise ValueError(f"wd_schedule=cyclical takes at most {MOST_CYCLES:,} cycles, got {lengths}")
         # Frozen, but still being made: a whole factor and its float must be one recipe.
         drops = tuple((step, float(factor)) for step, factor in recipe.wd_drops)
         object.__setattr__(recipe, "wd_drops", drops)
+
+
+def check_cycles(recipe: Any) -> None:
+    """Raise ValueError for more cycles of decay than the engine has a sine for."""
+    if recipe.wd_schedule == "cyclical" and recipe.steps > MOST_CYCLES * recipe.wd_period:
+        lengths = f"steps={recipe.steps} and wd_period={recipe.wd_period}"
+        raise ValueError(f"wd_schedule=cyclical takes at most {MOST_CYCLES:,} cycles, got {lengths}")
 
 
 def drops_of(recipe: Any) -> tuple[list[int], list[float]]:
