@@ -40,6 +40,7 @@ from trainer.engine.native import EngineBackend, choice_of, has_kernel
 from trainer.engine.structures import Lesson
 from trainer.engine.torch_backend import TorchBackend
 from trainer.files import trusted
+from trainer.recipe.stages import road_of
 from trainer.recipe.teacher import Teacher, teacher_of
 from trainer.step import step
 from trainer.step.schedule import hyper_of
@@ -498,6 +499,40 @@ def test_by_torch_trains_whose_compiler_does_not_end_or_its_teachers(monkeypatch
 def test_a_teacher_has_the_logits_of_who_learns():
     with pytest.raises(ValueError, match="teacher must have"):
         Pair(learning_from(spec_of(vocabulary=13)), Seed.of(0)).check(spec_of())
+
+
+def end_and_recipe(folder):
+    """A road's end, and its recipe, in which two models and three teachers are each of a file of its own."""
+    nets = []
+    for n in range(5):
+        file = folder / f"{n}.py"
+        file.write_text(f"{FILE.read_text()}# {n}\n")
+        nets.append(load_module(f"{file}:Net", {"hidden": 3}, TASK))
+    wide, base, *teachers = nets
+    end = Tied(base=base, ties=constrained(base, ["up_bias[0] = 0"]))
+    of_all, first, longer = ({"teacher": taught_by(net).word, "distill_alpha": 0.5} for net in teachers)
+    stages = [
+        {"name": "wide", "model": wide.as_dict(), "recipe": first, "longer": longer},
+        {"name": "tied", "into": end.as_dict(), "recipe": {"ramp": 10}},
+    ]
+    return end, Recipe(**QUICK, **of_all, stages=stages)
+
+
+def test_a_worker_runs_all_code_of_a_recipe_that_a_driver_sends(tmp_path, monkeypatch):
+    end, recipe = end_and_recipe(tmp_path)
+    sent = pickle.dumps(Pair(recipe, Seed.of(0)))
+    monkeypatch.setattr(trust, "NAMED", set())
+    monkeypatch.setattr(trust, "LETS_RUN", [lambda digest: digest in trust.NAMED])
+    road_of.cache_clear()
+    teacher_of.cache_clear()
+    with pytest.raises(Untrusted):
+        Recipe(**recipe.as_dict())
+    pickle.loads(sent).check(end)
+
+
+def test_no_code_of_a_recipe_is_told(tmp_path):
+    params = Configuration(*end_and_recipe(tmp_path)).as_params()
+    assert "class Net" not in str(params)
 
 
 # What a stranger's checkpoint says

@@ -103,3 +103,5 @@ def test_a_study_names_a_folder_and_has_what_is_there(tmp_path):
     plain = STUDY[: STUDY.index("recipe")]
     ((_, recipe),) = parse_study(f"{plain}recipe: {{stages: [{staged}]}}\n", "file").listed
     assert [each.teacher for each in road_of(recipe)[0].recipes] == [WORD, WORD]
+    params = str(Configuration(SPEC, recipe).as_params())
+    assert WORD not in params and params.count(told) == 2

@@ -42,6 +42,7 @@ REFUSED = [
     ({"freeze": ((0, "arc"),), "recycle_every": 2_000, "recycle_unless": [["token", 1]]}, "excludes recycle_every"),
     (RAMP | {"ramp_start": 22}, r"ramp_start must leave the ramp its steps, got 22 \+ 4 > 24"),
     ({"distill_alpha": 0.5}, "distill_alpha=0.5 needs teacher"),
+    ({"teacher": "a" * 2_000_000, "distill_alpha": 0.5}, "^teacher must be .* fewer than 196,608 numbers, got 2,0"),
     ({"recycle_every": 2_000}, "recycle_every=2000 needs recycle_unless"),
     ({"recycle_every": 2_000, "recycle_unless": [["odd", "high"]]}, "recycle_unless must be pairs"),
     ({"again_at": 4_000}, "again_at=4000 needs again_unless"),

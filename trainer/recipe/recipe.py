@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from model.trust import let_run
 from trainer.optimisers import Stepping
 from trainer.recipe.budget import Budget
 from trainer.recipe.carry import CarrySchedule
@@ -15,7 +16,7 @@ from trainer.recipe.ramp import Ramp
 from trainer.recipe.restarts import Recycle, Restarts
 from trainer.recipe.stages import Stages, Values
 from trainer.recipe.starts import Starts
-from trainer.recipe.teacher import Distillation
+from trainer.recipe.teacher import Distillation, code_in
 from trainer.recipe.weight_decay import WeightDecay
 
 
@@ -69,6 +70,12 @@ class Recipe(
     def as_dict(self) -> dict[str, Any]:
         """Return every field, as plain values."""
         return {field.name: _lists(getattr(self, field.name)) for field in FIELDS}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        # Of a pickle nothing is asked: a driver's worker runs what the driver runs, as it does of a spec.
+        for text in code_in(self.as_dict()):
+            let_run(text)
 
 
 def _lists(value: Any) -> Any:

@@ -26,7 +26,7 @@ from model.presets import preset
 from model.spec import Spec, family_of, make_spec, no_family
 from model.tied import Ties, project, selection_matrix, ties_of
 from model.transfer import transfer
-from model.trust import Untrusted, let_run
+from model.trust import Untrusted
 from trainer.fields import Group
 
 if TYPE_CHECKING:
@@ -50,17 +50,6 @@ class Values(dict[str, Any]):
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(json.dumps(self, sort_keys=True))
-
-    def __reduce__(self) -> Any:
-        # what a driver lets run its workers run, as they do of a spec
-        return _restored, (dict(self),)
-
-
-def _restored(row: dict[str, Any]) -> Values:
-    for model in (row.get("model"), row.get("into")):
-        if isinstance(model, dict) and "code" in model:
-            let_run(model["code"])
-    return Values(row)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ import binascii
 import hashlib
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any
@@ -26,6 +26,8 @@ from trainer.fields import WARLOCKEE, Group, dependent_option
 
 FORM = "a checkpoint's folder, or the word that a study has for what was read there"
 LONGEST = 1 << 20  # characters of a word
+NESTED = ("model", "into", "base", "recipe", "longer")
+"""Keys of a stage, and of a tied model, whose values have fields too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,10 +104,11 @@ def _digest(content: bytes) -> str:
 @lru_cache(maxsize=64)
 def teacher_of(word: str) -> Teacher:
     """Decode the word of a teacher. Raise ValueError for any other text, and Untrusted for code that may not run."""
+    if len(word) > LONGEST:
+        most = f"{LONGEST:,} characters, fewer than {LONGEST * 3 // 16:,} numbers"
+        raise ValueError(f"teacher must be a word of at most {most}, got {len(word):,} characters")
     try:
         digest, _, text = word.partition(":")
-        if len(word) > LONGEST:
-            raise ValueError("too long")
         content = base64.b64decode(text, validate=True)
         about, numbers = content.split(b"\n", 1)
         family, options = json.loads(about)
@@ -122,18 +125,30 @@ def teacher_of(word: str) -> Teacher:
     return Teacher(spec, theta)
 
 
-def shown(values: dict[str, Any]) -> dict[str, Any]:
-    """Return a recipe's plain values for people: the teacher's title replaces its numbers, and no text of a module."""
-    told = {"teacher": teacher_of(values["teacher"]).title} if values.get("teacher") else {}
-    return values | told | {"stages": [_without_code(stage) for stage in values["stages"]]}
+def shown(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a recipe's plain values for people: titles of teachers replace their numbers, and no text of a module."""
+    told = {**values, **{key: shown(inner) for key, inner in _nested(values).items()}}
+    told.pop("code", None)  # a module's whole file is one of its fields
+    if values.get("teacher"):
+        told["teacher"] = teacher_of(values["teacher"]).title
+    if "stages" in values:
+        told["stages"] = [shown(stage) for stage in values["stages"]]
+    return told
 
 
-def _without_code(stage: Mapping[str, Any]) -> Any:
-    # A module's whole file is one of its fields.
-    models = {key: dict(stage[key]) for key in ("model", "into") if key in stage}
-    for model in models.values():
-        model.pop("code", None)
-    return type(stage)(stage | models) if models else stage  # type: ignore[call-arg,operator]
+def code_in(values: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the texts of the modules in a recipe's plain values: of its stages' models, and of teachers."""
+    if values.get("code"):
+        yield values["code"]
+    if values.get("teacher"):
+        about, *_ = base64.b64decode(values["teacher"].partition(":")[2]).split(b"\n", 1)
+        yield from code_in(json.loads(about)[1])
+    for inner in (*_nested(values).values(), *values.get("stages", ())):
+        yield from code_in(inner)
+
+
+def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: inner for key, inner in values.items() if key in NESTED and isinstance(inner, dict)}
 
 
 def check_teacher(spec: Spec, recipe: Any) -> None:
