@@ -16,11 +16,12 @@ def ends_after(recipe: Recipe, budget: int, task: Task) -> dict[str, int]:
         ends["curriculum"] = sum(steps for _, steps in recipe.curriculum)
     if recipe.hold != Recipe().hold:  # the usual one is for full budgets, and a seed's line says if it was too long
         ends["hold"] = recipe.hold
-    # Points replace the fade, so only one of both can end late.
-    if task.carries and recipe.carry_shares:
-        ends["carry_shares"] = int(recipe.carry_shares[-1][0])
-    elif task.carries and recipe.carry_mix:
-        ends["fade_end"] = recipe.fade_end
+    if task.carries:
+        # Points replace the fade, so only one of both can end late.
+        if recipe.carry_shares:
+            ends["carry_shares"] = int(recipe.carry_shares[-1][0])
+        elif recipe.carry_mix:
+            ends["fade_end"] = recipe.fade_end
     if recipe.wd_drops:  # rising, as their group has checked
         ends["wd_drops"] = recipe.wd_drops[-1][0]
     if recipe.l1_lambda:

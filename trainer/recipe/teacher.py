@@ -81,11 +81,8 @@ class Teacher:
     def word(self) -> str:
         """Return the teacher as text: a digest, then spec and θ. It is the same for the same bits."""
         plain = self.spec.as_dict()
-        chosen = {}
-        for field in fields(self.spec):
-            # What differs from the defaults, so that a new field of the spec changes no word.
-            if getattr(self.spec, field.name) != field.default:
-                chosen[field.name] = plain[field.name]
+        # What differs from the defaults, so that a new field of the spec changes no word.
+        chosen = {f.name: plain[f.name] for f in fields(self.spec) if getattr(self.spec, f.name) != f.default}
         head = json.dumps([self.spec.family, chosen], sort_keys=True).encode()
         numbers = struct.pack(f"<{len(self.theta)}f", *self.theta)
         content = head + b"\n" + numbers

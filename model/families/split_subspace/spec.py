@@ -382,8 +382,7 @@ class SplitSubspace(Spec):
     @property
     def parts(self) -> dict[str, Parts]:  # type: ignore[override]
         """Hidden units, where there is more than one."""
-        kinds = {"units": Parts("hidden", {"fc1": 0, "fc1_bias": 0, "fc2": 1})}
-        return {} if self.one_unit else kinds
+        return {} if self.one_unit else {"units": Parts("hidden", {"fc1": 0, "fc1_bias": 0, "fc2": 1})}
 
     @property
     def norm_numbers(self) -> int:
@@ -530,5 +529,4 @@ class SplitSubspace(Spec):
 
     def recycled(self) -> Callable[[Any, Tensor], Tensor] | None:
         # A single unit has no other whose opposite it could be.
-        has_two = "switches" in self.probes() and not self.one_unit
-        return self._probes.opposed if has_two else None
+        return self._probes.opposed if "switches" in self.probes() and self.units > 1 else None
