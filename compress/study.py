@@ -26,6 +26,7 @@ from search.study.ancestors import ancestors_of
 from search.study.schema import Study
 from search.study.start import ANY, InitialTheta
 from search.study.trial import Configuration
+from trainer.recipe.seed import check_fit
 
 
 class StudyDescent:
@@ -43,6 +44,7 @@ class StudyDescent:
         origins = [] if self.descent.candidates else list(map(_origin, parents))
         with reraise_as():  # its path says where
             for spec in [origin[0] for origin in origins] or map(self.descent.base_of, self.descent.accepted):
+                check_fit(spec, study.base_recipe, has_start=True)
                 study.stop.check(spec, study.base_recipe)
         if origins:
             with reraise_as("start"):

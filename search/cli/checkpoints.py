@@ -59,7 +59,8 @@ def pull(
     """Fetch a checkpoint (safetensors and JSON) of a STUDY's best or given seed out of the records.
 
     The best configuration is that of adder-search best whose grok rate's interval begins highest; of equal ones,
-    that with most grokked seeds per million seed-steps. Of its grokked seeds a proved one comes first, then one that held, then the one that grokked first.
+    that with most grokked seeds per million seed-steps. Of its grokked seeds a proved one comes first, then one that
+    held, then the one that grokked first.
     """
     if best and seed is not None:
         raise UserError("give --best or --seed, not both")
@@ -195,7 +196,6 @@ def rerun(checkpoint: Path, as_json: bool) -> None:
     loaded = load_checkpoint(checkpoint, any_task=True)
     with reraise_as(f"{checkpoint}: cannot be trained again"):
         request = read_request(loaded)
-        request.configuration.pair(request.seed).check(request.configuration.trained)
     with progress_bar("building" if request.resources.compiled else "training") as say:
         result = train_again(loaded, request, lambda step: say("training", step, request.steps))
     show(as_json, asdict(result) | {"same": result.same}, list(_rerun_lines(checkpoint, result)))

@@ -124,8 +124,7 @@ def read_request(loaded: Checkpoint) -> Request:
         raise ValueError(f"seeds are 0 to {LARGEST_SEED}, got {seed}")
 
     configuration = Configuration(loaded.spec, recipe, start)
-    if start:
-        configuration.pair(seed).check(configuration.trained)
+    configuration.pair(seed).check(configuration.trained)
     return Request(configuration, seed, _resources(loaded, recipe), loaded.step, stages or None)
 
 
