@@ -10,7 +10,7 @@ from model.spec import family_of
 from search.study.kind import Asked, Kind
 from search.study.reading import Data
 from search.study.space import Strict, error_at
-from search.study.spelling import model_options, recipe_of, spec_of, toggled, validated_pair, with_task
+from search.study.spelling import asked_spec, model_options, recipe_of, toggled, validated_pair
 from search.study.trial import Configuration
 
 MOST_CONFIGURATIONS = 2_000  # a study file may be anybody's
@@ -86,8 +86,7 @@ class Listed(Kind):
             options = model_options(study.model, "model") | model
 
         recipe = recipe_of(entry.recipe, f"{path}.recipe", study.recipe)
-        spec = with_task(spec_of(options, f"{path}.model"), study.task, {})
-        return validated_pair(spec, recipe, f"{path}.recipe")
+        return validated_pair(asked_spec(options, f"{path}.model", study.task), recipe, f"{path}.recipe")
 
     @cached_property
     def listed(self) -> list[Asked]:

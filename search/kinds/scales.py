@@ -21,14 +21,7 @@ from search.study.kind import Asked, Kind
 from search.study.reading import Data
 from search.study.seeds import MOST_SEEDS, SeedRange, seed_list
 from search.study.space import Strict, error_at, errors_at, refuse
-from search.study.spelling import (
-    model_options,
-    recipe_of,
-    spec_of,
-    toggled,
-    validated_pair,
-    with_task,
-)
+from search.study.spelling import asked_spec, model_options, recipe_of, toggled, validated_pair
 from search.study.trial import Configuration
 from trainer import Recipe, Seed
 
@@ -223,12 +216,11 @@ def _model(name: str, scale: Scale, task: Any) -> Spec:
     path = f"scales.{name}"
     if scale.model is None:
         with errors_at(path):
-            return with_task(preset(name), task, {})
+            return asked_spec(preset(name).as_dict(), path, task)
     if not name.isprintable():
         raise error_at("scales", f"must be named by a line of text, got {name!r:.80}")
     path = f"{path}.model"
-    spec = spec_of(model_options(scale.model, path), path)
-    return with_task(spec, task, {})
+    return asked_spec(model_options(scale.model, path), path, task)
 
 
 def _partners(design: Design, scale: str, spec: Spec, constraints: list[str]) -> dict[str, Spec]:

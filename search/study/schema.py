@@ -18,7 +18,7 @@ from search.study.reading import Data
 from search.study.resources import CPU_SLOTS, Faults, Resources
 from search.study.seeds import Allocation, Confirm, SeedCross, Seeds, Until, check_numbers, seed_list
 from search.study.space import LARGEST_SEED, Strict, error_at, fixed, refuse, resolve
-from search.study.spelling import model_options, recipe_of, spec_of, validated_pair, with_task
+from search.study.spelling import asked_spec, model_options, recipe_of, validated_pair
 from search.study.start import StartSpec
 from search.study.stopping import Stop
 from trainer import Recipe, Seed
@@ -186,8 +186,7 @@ class Study(Keys):
             raise error_at(
                 f"model.{family}", f"only code of {file} is read, got {searched!r:.80}; list configurations instead"
             )
-        spec = spec_of(options | changes, "model")
-        return with_task(spec, self.task, task or {})
+        return asked_spec(options | changes, "model", self.task, task)
 
     @cached_property
     def base_recipe(self) -> Recipe:

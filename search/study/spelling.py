@@ -9,7 +9,7 @@ from model import Spec, make_spec, preset
 from model.fields import did_you_mean, spelt
 from model.files import read_limited
 from model.spec import family_of, no_family
-from model.tasks import ADDITION, changed, make_task
+from model.tasks import changed, make_task
 from model.tied import Tied
 from model.trust import LARGEST_CODE, digest_of, is_file, may_run
 from search.study.reading import Data, read_data
@@ -79,15 +79,16 @@ def spec_of(options: Data, path: str) -> Spec:
         return make_spec(**options)
 
 
-def with_task(spec: Spec, task: Any, changes: Data) -> Spec:
-    """Return a spec with the study's task, unless its model names one, and with changes of it."""
-    if task is None and not changes:
+def asked_spec(options: Data, path: str, task: Any, changes: Data | None = None) -> Spec:
+    """Return the spec of these options with the study's task, unless they name one, and with changes of that."""
+    spec = spec_of(options, path)
+    asked = None if "task" in options else task
+    if asked is None and not changes:
         return spec
-    if isinstance(spec, Tied):
-        return dataclasses.replace(spec, base=with_task(spec.base, task, changes))
+    if isinstance(spec, Tied):  # which is asked what its base is
+        return dataclasses.replace(spec, base=asked_spec(options["base"], path, task, changes))
     with errors_at("task"):
-        asked = make_task(task or ADDITION) if spec.task == ADDITION else spec.task
-        return dataclasses.replace(spec, task=changed(asked, changes))
+        return dataclasses.replace(spec, task=changed(make_task(asked or spec.task), changes or {}))
 
 
 def validated_pair(spec: Spec, recipe: Recipe, path: str) -> tuple[Spec, Recipe]:

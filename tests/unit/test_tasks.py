@@ -164,6 +164,22 @@ def test_addition_is_in_no_key_and_no_record_and_other_tasks_are():
     assert other.params == 57 and make_spec("low_rank", task=SMALL).params < make_spec("low_rank").params
 
 
+def test_a_model_that_says_its_task_is_asked_that_though_it_be_addition():
+    begin = "name: x\nmodel: 57p\ntask: subtraction\nseeds: [1]\n"
+    searched = parse_study(begin + "space: {model.task: {choice: [addition, subtraction]}}", "x")
+    proposed = [searched.configuration({"model.task": task})[0].task.title for task in ("addition", "subtraction")]
+    assert proposed == ["addition", "subtraction"]
+    tied = "{model: {base: {preset: 57p, task: addition}, ties: ['fc1[1,4] = -fc1[0,0]']}}"
+    entries = (
+        f"{{model: {{preset: 57p, task: addition}}}}, {{model: 57p}}, {{model: {{task: addition base=3}}}}, {tied}"
+    )
+    listed = parse_study(f"{begin}configurations: [{entries}]", "x").listed
+    assert [spec.task.title for spec, _ in listed] == ["addition", "subtraction", "addition base=3", "addition"]
+    rows = "constraints: [tie_vo]\nscales: {a: {model: {preset: 57p, task: addition}, rate: 1}, 57p: {rate: 1}}"
+    arms = parse_study(begin.replace("model: 57p\n", "") + rows, "x").listed
+    assert [spec.task.title for spec, _ in arms] == ["addition"] * 2 + ["subtraction"] * 2
+
+
 def test_wrong_tasks_are_one_line_each():
     for task, words in (
         ("subtract", "unknown task 'subtract'; did you mean subtraction?"),
