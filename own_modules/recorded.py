@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from model.spec import Spec
+from model.tasks import ADDITION
 from own_modules.spec import ARG, Module, place_of
 
 
@@ -56,7 +57,7 @@ def recorded_module(fields: Mapping[str, Any], off: Any, params: int) -> Recorde
     """
     arguments = {name.removeprefix(ARG): value for name, value in fields.items() if name.startswith(ARG)}
     digest = str(fields.get("digest", ""))
-    asked = str(fields.get("task", ""))
+    asked = str(fields.get("task", ADDITION))  # which a row may leave out
     # Names and values reach pages and terminals: a stranger's must be plain words.
     if not isinstance(off, dict) or not all(name.isidentifier() for name in (*arguments, *off)):
         raise ValueError("constraints and arguments of a module must have names of Python")

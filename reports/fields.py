@@ -84,6 +84,8 @@ class Field:
 def fields_of(study: Study | None, configurations: pd.DataFrame) -> list[Field]:
     """Return the fields of the study's space, or else those of all columns that have more than one value."""
     space = study.kind.space if study else {}
+    absent = [path for path in space if path not in configurations]  # of a task that no configuration has
+    configurations = configurations.assign(**dict.fromkeys(absent, np.nan))
     fields = [_field(path, space, configurations) for path in space or columns(configurations)]
     return [f for f in fields if space or f.varies]
 

@@ -266,8 +266,9 @@ def configuration_rows(records: StudyRecords, seeds: Sequence[SeedRecord] | None
     until = study.until_rule if study else None
     scales = study.kind.scale_names if study else {}
     unknown = dict.fromkeys((*BEFORE_BEST, *AFTER_BEST), NAN)
-    # Addition has columns of its fields only beside other tasks: rows of one frame have the same columns.
-    varies_task = any(c.spec.task != ADDITION for c in configurations.values())
+    # Addition has columns only beside other tasks, or where it is searched: rows of one frame have the same columns.
+    searches_task = study and any(path.startswith(("model.task", "task.")) for path in study.kind.space)
+    says_task = searches_task or any(c.spec.task != ADDITION for c in configurations.values())
 
     rows = []
     for key, configuration in configurations.items():
@@ -277,7 +278,7 @@ def configuration_rows(records: StudyRecords, seeds: Sequence[SeedRecord] | None
         own, spec = by_key[key], configuration.spec
         metrics = unknown | final_metrics(own, until) | count_checks(own, spec.task.problems)
         best = min((seed for seed in own if seed.is_final), key=rank, default=None)
-        fields = task_fields(spec.task) if varies_task else {}
+        fields = task_fields(spec.task) if says_task else {}
         fields |= configuration.as_params()
         fields |= {f"model.{name}": value for name, value in spec.record_columns().items()}
         experiment, run = runs[key]

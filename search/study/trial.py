@@ -85,8 +85,9 @@ class Configuration:
 
 
 def task_fields(task: Task) -> dict[str, Any]:
-    """Return a task's options by key path, without a table's entries."""
-    return {f"task.{name}": value for name, value in options_of(task).items() if name != "entries"}
+    """Return a task's name and options by key path, without a table's entries."""
+    options = {f"task.{name}": value for name, value in options_of(task).items() if name != "entries"}
+    return {"model.task": task.title, **options}
 
 
 def _fields(spec: Spec) -> dict[str, Any]:

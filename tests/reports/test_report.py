@@ -17,9 +17,11 @@ from reports.plots import COLOURS, GREY
 from reports.plots_search import Importances, importance_figure
 from reports.report import TEMPLATE, percentages_whole, report
 from search import plugins
+from search.study.reading import read_data
 from search.study.space import Distribution
 from search.study.trial import Configuration
 from tests.reports.test_plots import frames, one, searched, seed_row, study_of
+from tests.searches import TASKS
 
 HOSTILE = "<script>alert(1)</script> & \"quotes\" 'and' {{ braces }}"
 
@@ -251,6 +253,27 @@ def test_a_field_that_was_not_searched_somewhere_is_shown_there_as_nothing():
     page = report_module._Page(*given)
     assert {field.name for field, _ in page.importances.shares} == {"lr", "tie_vo"}
     assert "Left out, as not every configuration searches it: clip." in words_of(*given)
+
+
+ADDS, COPIES = {"model.task": "addition"}, {"model.task": "copy"}
+SIGNED = {"choice": [False, True], "when": {"model.task": "subtraction"}}
+SIGNS = {"model.task": {"choice": ["addition", "subtraction"]}, "task.signed": SIGNED}
+
+
+@pytest.mark.parametrize(
+    ("changes", "drawn", "labels"),
+    [
+        ({}, [ADDS | {"recipe.clip": 2.5}, COPIES], {"task": ["addition", "copy"], "clip": ["2.5", "–"]}),
+        ({}, [ADDS | {"recipe.clip": 2.5}], {"task": ["addition"], "clip": ["2.5"]}),
+        ({"model": "57p", "task": "subtraction", "space": SIGNS}, [ADDS], {"task": ["addition"], "signed": ["–"]}),
+    ],
+)
+def test_a_task_that_is_searched_is_a_field_where_it_is_addition_too(changes, drawn, labels):
+    study = study_of(**(read_data(TASKS) | changes))
+    configurations = [Configuration(*study.configuration(study.resolved(numbers))) for numbers in drawn]
+    recorded = [seed_row(configuration, 1, "failed") for configuration in configurations]
+    fields = fields_of(study, frames(study, configurations, recorded)[0])
+    assert {field.name: field.labels() for field in fields} == labels
 
 
 def test_nothing_is_a_value_that_may_be_drawn():

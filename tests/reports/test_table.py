@@ -234,6 +234,13 @@ def test_a_strangers_row_of_a_module_is_compared_or_refused_in_one_line(name, va
     assert table_of(rows_of_a_module(scale="\x1b[31mred")).scales == (scale,)
 
 
+@needs_plugins
+def test_a_module_of_addition_is_the_same_whether_or_not_its_row_says_so():
+    rows = [row for task in ("addition", None) for row in rows_of_a_module(study=str(task), **{"model.task": task})]
+    (cell,) = table_of(rows).cells.values()
+    assert {arm.study for arm in cell.arms} == {"addition", "None"}
+
+
 @pytest.mark.parametrize(
     "change", [{"recipe.teacher": "100p f4d9"}, {"recipe.start": "57p 1234"}, {"model.family": "tied"}]
 )
