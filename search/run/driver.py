@@ -57,6 +57,8 @@ class Ended:
     interrupted: bool = False
     why: str = ""
     """The reason why it was stopped."""
+    signalled: bool = False
+    """True if a signal asked for the end, of a study that had ended by then too."""
     begun: int = 0
     """How often a pair was handed to a worker."""
     failed: dict[str, str] = field(default_factory=dict)
@@ -122,13 +124,13 @@ class Driver:
 
     def run(self, executor: Executor) -> Ended:
         """Train until nothing is left or the run is stopped, and write the end to ledger and mirrors."""
-        with _signals(self.stop):
+        with _signals(self.interrupt):
             if not self.is_done:
                 with executor:
                     try:
                         self._loop(executor)
                     except KeyboardInterrupt:  # a second signal came before the loop had ended
-                        self.stop(INTERRUPTED)
+                        self.interrupt()
 
             self.close()
         return self.ended
@@ -206,9 +208,14 @@ class Driver:
         """Return the configurations of the pairs that workers have."""
         return dict.fromkeys(pair.configuration for pair in self.planner.training)
 
-    def stop(self, why: str = INTERRUPTED) -> None:
+    def stop(self, why: str) -> None:
         """End the loop after the event at hand. The first reason stays."""
         self.ended.why = self.ended.why or why
+
+    def interrupt(self) -> None:
+        """End the loop, or the wait for mirrors, as a signal asks."""
+        self.ended.signalled = True
+        self.stop(INTERRUPTED)
 
     # ---- reports and replies
 

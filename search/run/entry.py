@@ -131,8 +131,8 @@ def run(
         (what, why), *others = ended.failed.items()
         more = f"; and {len(others)} more" if others else ""
         raise Failure(f"{name}: {what} failed: {why}{more}")
-    if ended.why == "interrupted":
-        raise KeyboardInterrupt(f"{name}: stopped; {GO_ON}")
+    if ended.signalled:
+        raise KeyboardInterrupt(f"{name}: stopped; {GO_ON}" if ended.interrupted else f"{name}: has ended")
     return Trained(opened.study, place, not ended.interrupted, ended.why)
 
 

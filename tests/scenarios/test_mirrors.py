@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+import search
 from search.run import mirror, removal
 from search.run.removal import describe
 from tests.homes import RIGHT, drive, empty_home, records_of, study_of
@@ -18,6 +19,7 @@ class Board:
     """A mirror of another package, and what it is told."""
 
     name, pending, away = "the board", 0, False
+    check = create = lambda self, home: None
 
     def __init__(self):
         self.told = []
@@ -75,7 +77,10 @@ def test_a_signal_ends_the_wait_for_a_mirror_and_the_study_has_ended(shown, home
 
     shown["board"].drain = drain
     ended = drive(home, study_of(), GROKKED)
-    assert asked == [False, True] and not ended.interrupted and ended.why == ""
+    assert not ended.interrupted and ended.why == ""
+    with pytest.raises(KeyboardInterrupt, match=r"^sweep: has ended$"):  # or a loop over studies would go on
+        search.run(study_of(), home.path)
+    assert asked == [False, True] * 2
 
 
 def test_a_mirror_of_another_package_is_told(shown, home):
