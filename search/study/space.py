@@ -7,12 +7,12 @@ A proposal is a number for each field, as Optuna stores it: for a choice that is
 import dataclasses
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from functools import partial
 from graphlib import CycleError, TopologicalSorter
-from itertools import islice, product
+from itertools import chain, islice, product
 from random import Random
 from typing import Any, Self
 
@@ -24,7 +24,7 @@ from model.tasks import options_of
 from trainer import Recipe
 
 LARGEST_SEED = 2**31 - 1
-MOST_TRIED = 1_000  # combinations of the other fields' end points
+MOST_TRIED = 1_000  # rows of the fields' end points, the first ones and as many at random
 MOST_STEPS = 1_000_000  # of a float
 MOST_POINTS = 10_000  # of a grid
 
@@ -270,23 +270,20 @@ def fixed(spec: Spec, recipe: Recipe) -> Values:
     """Return the values of a configuration. Tuples are lists, as in a file."""
     model = {"task": spec.task.title, **spec.shown()}
     parts = {"model": model, "recipe": recipe.as_dict(), "task": options_of(spec.task)}
-    values: Values = {}
-    for part, fields in parts.items():
-        for name, value in fields.items():
-            values[f"{part}.{name}"] = value
-    return values
+    return {f"{part}.{name}": value for part, fields in parts.items() for name, value in fields.items()}
 
 
 def points(space: Space) -> list[Numbers]:
     """Return the points of a grid."""
-    values = {path: field.values() for path, field in space.items()}
-    return list(_combinations(space, values))
+    return list(_proposals(space, product(*(space[path].values() for path in order(space)))))
 
 
 def corners(space: Space, **given: Sequence[Any]) -> Iterator[Numbers]:
-    """Yield the proposals with each field at an end, MOST_TRIED at most. given: other values of some fields."""
-    ends = {path: field.ends() for path, field in space.items()}
-    return islice(_combinations(space, ends | given), MOST_TRIED)
+    """Yield the proposals with each field at an end; of many some. given: other values of some fields."""
+    columns = [given.get(path, space[path].ends()) for path in order(space)]
+    chance = Random(0)  # of many fields only the last ones change in the first rows
+    drawn = ([chance.choice(column) for column in columns] for _ in range(MOST_TRIED))
+    return _proposals(space, chain(islice(product(*columns), MOST_TRIED), drawn))
 
 
 def grid_size(space: Space) -> int:
@@ -299,25 +296,24 @@ def grid_size(space: Space) -> int:
     return len(points(space)) if is_conditional else size
 
 
-def _combinations(space: Space, candidates: Mapping[str, Sequence[Any]]) -> Iterator[Numbers]:
-    """Yield every combination of the fields' candidates once. A field that is not searched in it has no number."""
+def _proposals(space: Space, rows: Iterable[Sequence[Any]]) -> Iterator[Numbers]:
+    """Yield the proposals of rows of values, in the fields' `order`, each once. A field that is not searched there has
+    no number.
+    """
     paths = order(space)
-    is_conditional = any(field.when for field in space.values())
-    seen = set[frozenset[str]]()
-    for values in product(*(candidates[path] for path in paths)):
+    seen = set[str]()
+    for values in rows:
         asked: Values = {}
         for path, value in zip(paths, values, strict=True):
             if space[path].is_asked(asked):
                 asked[path] = value
         numbers = {path: stored(value) for path, value in asked.items()}
 
-        # Combinations that differ only in fields that are not searched there are one proposal.
-        if is_conditional:
-            point = frozenset(f"{path} {number!r}" for path, number in numbers.items())
-            if point in seen:
-                continue
+        # Rows that differ only in fields that are not searched there are one proposal.
+        point = repr(numbers)
+        if point not in seen:
             seen.add(point)
-        yield numbers
+            yield numbers
 
 
 def check_space(space: Space, build: Callable[[Values], tuple[Spec, Recipe]]) -> None:

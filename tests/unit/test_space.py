@@ -78,6 +78,22 @@ def test_a_length_is_added_to_the_value_before_it(fields, numbers, path, expecte
     assert values[f"recipe.{path}"] == expected and type(values[f"recipe.{path}"]) is type(expected)
 
 
+# Ends
+
+
+TEN = ["lr", "lr_floor", "clip", "weight_decay", "wd_drop_token", "wd_drop_exact", "wd_drop_exact_final",
+       "mixed_lengths", "carry_mix", "fade_token"]  # fmt: skip
+
+
+@pytest.mark.parametrize("condition", ["", ", when: {recipe.optimiser: lion}"])
+def test_an_end_is_possible_by_whichever_of_many_fields(condition):
+    """A smooth decay needs a drop below 1, and ten fields change before that one does."""
+    ends = (f"recipe.{name}: {{float: [0.1, 0.2]}}" for name in TEN)
+    first = ("recipe.wd_drop: {choice: [1.0, 0.5]}", "recipe.optimiser: {choice: [adamw, lion]}")
+    study = study_of(*first, *ends, f"recipe.wd_schedule: {{choice: [constant, smooth]{condition}}}")
+    assert len(study.space) == 13
+
+
 # Grids
 
 
