@@ -80,7 +80,7 @@ LINES = {  # what is added to GOOD
     "toggle: [tie_vq]": "toggle.0: unknown constraint 'tie_vq' of split_subspace; did you mean *",
     "toggle: [tie_vo, qk_dim=4]\nconfigurations: [{}, {model: 61p}]": "toggle.1: the model has qk_dim=2",
     "toggle: [tie_vo]\nspace: {recipe.lr: {float: [0.1, 0.2]}}": "toggle: * a list * or a space, not both",
-    "combine: [tie_vo, qk_dim=8]": "combine.1: qk_dim=8 takes no parameters away from this model",
+    "combine: [tie_vo, qk_dim=3]": "combine.1: the model has qk_dim=4",
 }  # fmt: skip
 FILES = {
     # Keys that are misspelt, missing or given twice
@@ -100,6 +100,8 @@ FILES = {
         "*needs a model with the probe `switches`*",
     f"name: x\nmodel: {{preset: 67p, one_unit: true}}\nseeds: [1]\nrecipe: {RECYCLING}":
         "*needs a model with * and two hidden units*",
+    "name: x\nmodel: 74p\nseeds: [1]\ncombine: [tie_vo, qk_dim=8]":
+        "combine.1: qk_dim=8 takes no parameters away from this model",
     # Seeds and when they end
     BEGIN + "seeds: [4, 5, 4]": "seeds: a seed is listed twice",
     BEGIN + "seeds: [2147483648]": "seeds.0: must be less than or equal to 2147483647, got 2147483648",

@@ -9,7 +9,7 @@ from pydantic import Field
 from model import Spec
 from search.stats.factorial import nested_fractions
 from search.study.kind import Asked, Kind
-from search.study.space import Strict, error_at, refuse
+from search.study.space import Strict, error_at, errors_at, refuse
 from search.study.spelling import constraint_of, validated_pair
 from search.study.trial import Configuration
 
@@ -70,9 +70,10 @@ def combinations(spec: Spec, names: Sequence[str]) -> list[Spec]:
     read θ alike (a constraint may do nothing beside another) the one most like `spec` is in, at the place of the
     first.
 
-    Raise ValueError at a key path, for a constraint that is unknown, repeated, or saves nothing here.
+    Raise ValueError at a key path, for a constraint that is unknown, repeated, or saves nothing here, or that the model
+    has with another value.
     """
-    constraints = [constraint_of(name, f"combine.{i}") for i, name in enumerate(names)]
+    constraints = [constraint_of(spec, name, f"combine.{i}") for i, name in enumerate(names)]
     bare = _without(spec, constraints)  # what the model has of them is a combination too
     for i, (name, value) in enumerate(constraints):
         if name in dict(constraints[:i]):
@@ -98,10 +99,8 @@ def combinations(spec: Spec, names: Sequence[str]) -> list[Spec]:
 def _without(spec: Spec, constraints: Sequence[Constraint]) -> Spec:
     """Return the spec with none of the constraints. Raise ValueError at a key path."""
     for i, (name, _) in enumerate(constraints):
-        try:
+        with errors_at(f"combine.{i}"):
             spec = spec.without(name)
-        except ValueError as error:
-            raise error_at(f"combine.{i}", error) from None
     return spec
 
 

@@ -24,13 +24,19 @@ CHECKPOINT = "checkpoint.json"
 LARGEST_FILE = 1 << 20  # bytes
 
 
-def constraint_of(name: str, path: str) -> tuple[str, int]:
-    """Return name and value of a constraint that is written as `tie_vo` or `qk_dim=4`."""
+def constraint_of(spec: Spec, name: str, path: str) -> tuple[str, int]:
+    """Return name and value of a constraint that is written as `tie_vo` or `qk_dim=4`.
+
+    Raise ValueError at the key path if the model has it with another value than that.
+    """
     constraint, _, value = name.partition("=")
     if not value:
         return constraint, True
     if not value.isdecimal():
         raise error_at(path, f"a constraint's value must be a whole number, got {value!r}")
+    applied = spec.applied().get(constraint, int(value))
+    if applied != int(value):
+        raise error_at(path, f"the model has {spelt(constraint, applied)}")
     return constraint, int(value)
 
 
@@ -38,12 +44,10 @@ def toggled(spec: Spec, name: str, path: str) -> Spec | None:
     """Return the spec with a constraint toggled, written as `tie_vo` or `qk_dim=4`.
 
     None where toggling is no comparison: the constraint would change nothing, or add parameters. Raise ValueError at
-    the key path if it is impossible there, or if the model has it with another value.
+    the key path if it is impossible there, or if the model has it with another value; without a value it is taken off,
+    whatever that is.
     """
-    constraint, value = constraint_of(name, path)
-    applied = spec.applied().get(constraint, value)
-    if "=" in name and applied != value:  # without a value it is taken off whatever that is
-        raise error_at(path, f"the model has {spelt(constraint, applied)}")
+    constraint, value = constraint_of(spec, name, path)
     with errors_at(path):
         partner = spec.toggled(constraint, value)
     is_taken_away = constraint in spec.applied()
