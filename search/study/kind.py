@@ -306,17 +306,22 @@ class Kind:
     def _late(self, recipe: Recipe, task: Task) -> str:
         """Return which schedules outlast a recipe's budget, or those of its stages; nothing if none does."""
         if not recipe.stages:
-            return self._late_in(recipe, task, self.longest_budget(recipe))
-        texts = []
-        for stage in road_of(recipe):
-            for each in stage.recipes:
-                if late := self._late_in(each, stage.spec.task, each.steps):
-                    texts.append(f"stage {stage.name}: {late}")
-        return "; ".join(texts)
+            return self._late_in(recipe, task, {})
+        return "; ".join(
+            f"stage {stage.name}: {late}"
+            for row, stage in zip(recipe.stages, road_of(recipe), strict=True)
+            for key, each in zip(("recipe", "longer"), stage.recipes, strict=False)
+            if (late := self._late_in(each, stage.spec.task, row.get("recipe", {}) | row.get(key, {})))
+        )
 
-    def _late_in(self, recipe: Recipe, task: Task, budget: int) -> str:
-        ends = ends_after(recipe, budget, task)
-        late = [f"{name} {end:,}" for name, end in ends.items() if f"recipe.{name}" not in self.space]
+    def _late_in(self, recipe: Recipe, task: Task, own: Mapping[str, Any]) -> str:
+        """Return which schedules outlast a recipe's budget. own: fields of a stage's, which may have searched steps."""
+        budget = recipe.steps if "steps" in own else self.longest_budget(recipe)
+        late = [
+            f"{name} {end:,}"
+            for name, end in ends_after(recipe, budget, task).items()
+            if f"recipe.{name}" not in self.space
+        ]
         return f"{', '.join(late)}: after the last step, {budget:,}" if late else ""
 
     def warnings(self) -> list[tuple[str, str]]:

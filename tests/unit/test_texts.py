@@ -263,6 +263,12 @@ def test_schedules_of_stages_that_outlast_their_budgets():
     recipe = f"{{steps: 60000, stages: [{wide}, {two}, {tied}]}}"
     study = parse_study(f"name: any\nmodel: 57p\nseeds: [1]\nrecipe: {recipe}\n", "any")
     assert study.kind.too_long() == "stage two: fade_end 45,000: after the last step, 24,000"
+    recipe = recipe.replace("longer: {steps: 45000}", "longer: {}").replace("recipe: {steps: 24000, ", "recipe: {", 1)
+    recipe = recipe.replace("{steps: 60000, ", "{steps: 24000, ").replace("fade_end: 20000", "fade_end: 30000")
+    searched = "space: {recipe.steps: {int: [30000, 60000], step: 10000}}"
+    study = parse_study(f"name: any\nmodel: 57p\nseeds: [1]\nrecipe: {recipe}\n{searched}", "any")
+    said = "stage tied: fade_end 30,000: after the last step, 24,000"
+    assert study.kind.too_long() == said, "a stage without steps of its own has those that are searched"
 
 
 def test_schedules_of_lists_and_searches_that_outlast_the_budget():
