@@ -77,10 +77,10 @@ class StudyDescent:
         return self._configuration(descent.candidates[self.waiting.pop(0)]) if self.waiting else None
 
     def tell(self, configuration: Configuration, rows: Sequence[SeedRecord]) -> None:
-        """Judge the candidate of a configuration by its recorded seeds, where `rows` says that all have ended."""
+        """Judge the candidate of a configuration, whose seeds have ended, by their records."""
         candidates = self.descent.candidates
         candidate = next((c for c in candidates if c.configuration == configuration.key), None)
-        if candidate is None or candidate.reached is not None or not all(row.is_final for row in rows):
+        if candidate is None or candidate.reached is not None:
             return
         # A planner has outcomes alone; the ledger has seeds too that were begun and are asked for no more.
         rows = [row for row in self.records.list_seeds(configuration.key) if row.is_final]

@@ -71,13 +71,14 @@ def row(outcome=Outcome.FAILED, token=0.5, step=None):
 
 
 def train(proposals, configuration, *rows):
-    """Record rows, one a seed, and tell of them, as a driver does."""
+    """Record rows, one a seed, and tell of them once all are final, as a planner does."""
     ledger = proposals.records
     key = configuration.key
     mine = [replace(row, configuration=key, init_seed=n, data_seed=n) for n, row in enumerate(rows, start=1)]
     others = [r for r in ledger.recorded if r.configuration != key]
     ledger.recorded = [*others, *mine]
-    proposals.tell(configuration, mine)
+    if all(row.is_final for row in mine):
+        proposals.tell(configuration, mine)
 
 
 def asked(proposals, most=1_000):

@@ -108,9 +108,7 @@ class Proposals:
         return None
 
     def tell(self, configuration: Configuration, rows: Sequence[SeedRecord]) -> None:
-        """Tell Optuna of a configuration's rows. With a seed still to be trained it stays open."""
-        if not all(row.is_final for row in rows):
-            return
+        """Tell Optuna of a configuration's seeds, which have ended."""
         values = self._values(configuration, rows)
         for number in self._open.pop(configuration.key, ()):
             self.optuna.tell(number, values)

@@ -168,10 +168,8 @@ class Driver:
         if capacity.concurrent:  # with no room at all, what is running is not planned anew
             self.planner.capacity = capacity
 
-        while len(self.workers) < capacity.concurrent:
-            idle = len(self.workers.idle)  # these take the pairs that wait before anybody new does
-            if not self.planner.lacks_workers(idle):
-                break
+        # Idle workers take the pairs that wait before anybody new does.
+        while len(self.workers) < capacity.concurrent and self.planner.lacks_workers(len(self.workers.idle)):
             executor.start(self.workers.add(), capacity.on_gpu)
 
     def _reply(self, executor: Executor) -> None:
@@ -352,20 +350,14 @@ class Driver:
         """
         abandoned = self.planner.give_back(worker, bool(failure))
         if abandoned:
-            self._note_failure(worker, abandoned, failure, traceback)
+            seeds = f"seed {abandoned[0].seed}" if len(abandoned) == 1 else f"{len(abandoned):,} seeds"
+            self.ended.failed[f"{worker} ({seeds})"] = f"{failure} ({traceback})" if traceback else failure
+            self.records.censor({pair.key: pair.step for pair in abandoned}, failure)
 
         # Without any too: its pairs may have been needless, and the last that their configurations waited for.
         ended = {"outcome": Outcome.CENSORED.value, "reason": failure}
         rows = [_row_of(pair, UNMEASURED | ended | {"steps": pair.step}) for pair in abandoned]
         self._complete(abandoned, rows)
-
-    def _note_failure(
-        self, worker: str, abandoned: Sequence[PlannedPair], failure: str, traceback: Path | None
-    ) -> None:
-        """Record pairs that failed too often, and keep why for the end of the run. Arguments: as of `_free_pairs`."""
-        seeds = f"seed {abandoned[0].seed}" if len(abandoned) == 1 else f"{len(abandoned):,} seeds"
-        self.ended.failed[f"{worker} ({seeds})"] = f"{failure} ({traceback})" if traceback else failure
-        self.records.censor({pair.key: pair.step for pair in abandoned}, failure)
 
     def _on_finished(self, name: str, failure: str | None) -> None:
         """Take back the pairs of an ended worker. Stop the run after several workers in a row that never began."""
@@ -398,13 +390,11 @@ class Driver:
         """Write the run's end: seeds that still count as running were interrupted, or there was enough."""
         is_done = self.is_done
         self.ended.interrupted = not is_done
-        if is_done:  # a stop that came with the last report stopped nothing
-            self.ended.why, reason = "", ENOUGH
-        else:
-            self.ended.why = reason = self.ended.why or INTERRUPTED
+        # A stop that came with the last report stopped nothing.
+        self.ended.why = "" if is_done else self.ended.why or INTERRUPTED
 
         # The ledger first: mirrors are written from it.
-        self.records.censor_running(reason, self.progress.steps())
+        self.records.censor_running(self.ended.why or ENOUGH, self.progress.steps())
         if not is_done:
             for configuration in self.planner.in_flight:
                 self._note(configuration, is_done=False)

@@ -248,10 +248,7 @@ class Study(Keys):
         total = self.allocation.most if self.allocation else self.until.max_seeds or len(seeds)
         start = max(seed.init_seed for seed in seeds) + 1  # behind them, so that none comes again
         further = [Seed.of(number) for number in range(start, start + total - len(seeds))]
-        rounds = [seeds]
-        for n in range(0, len(further), len(seeds)):
-            rounds.append(further[n : n + len(seeds)])
-        return rounds
+        return [seeds, *(further[n : n + len(seeds)] for n in range(0, len(further), len(seeds)))]
 
     @property
     def until_rule(self) -> tuple[int, list[Seed]] | None:
