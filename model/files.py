@@ -1,6 +1,15 @@
-"""Reading files that anyone may have written."""
+"""Reading files that anyone may have written; names of a checkpoint's files."""
 
 from pathlib import Path
+
+JSON_FILE, THETA_FILE, VERDICT_FILE = "checkpoint.json", "theta.safetensors", "proof.json"
+"""Files of a checkpoint's folder; the last is a verdict on all pairs, where there is one."""
+FOLDER_FILES = {JSON_FILE, THETA_FILE, VERDICT_FILE}
+
+
+def is_of_checkpoint(path: Path) -> bool:
+    """True for a place in a checkpoint's folder that one of its files has, or would have."""
+    return path.name in FOLDER_FILES and (path.parent / JSON_FILE).exists()
 
 
 def read_limited(path: Path, most: int, what: str) -> bytes:

@@ -12,6 +12,7 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from model.files import VERDICT_FILE as VERDICT_FILE
 from model.files import read_limited
 from model.spec import known_spec
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
     from model.spec import Spec
 
-VERDICT_FILE = "proof.json"
-"""In a checkpoint's folder."""
 PROVED, COUNTEREXAMPLE, UNDECIDED = "PROVED", "COUNTEREXAMPLE", "UNDECIDED"
 COLUMNS = 10
 LARGEST_FILE, LARGEST, MOST_WRONG = 1 << 18, 1e300, 100
@@ -77,17 +76,31 @@ def digest(theta_P: Tensor) -> str:
     return hashlib.sha256(theta_P.numpy().tobytes()).hexdigest()
 
 
-def write_verdict(folder: Path, spec: Spec, theta_P: Tensor, values: dict[str, Any]) -> dict[str, Any]:
-    """Keep a verdict beside the checkpoint in a folder, and return it.
+def write_verdict(
+    folder: Path, spec: Spec, theta_P: Tensor, values: dict[str, Any], is_new: bool = True
+) -> dict[str, Any]:
+    """Keep a verdict beside the checkpoint in a folder, and return it. Raises ValueError as `refuse_proof` does.
 
-    If it decides nothing, and the verdict that is there does, keep and return that one.
+    If it decides nothing, and the verdict that is there does, keep and return that one, unless that is of an earlier
+    program. is_new: False for a verdict of a ledger, which may be the one of an earlier program.
     """
+    refuse_proof(folder)
     earlier = claim_beside(folder, spec, theta_P)
     if earlier and is_right(values) is None and is_right(earlier) is not None:
-        return earlier
+        is_of_another = earlier.get("program_sha256") != values.get("program_sha256")
+        if not (is_new and is_of_another):
+            return earlier
     text = json.dumps(values | {"spec": spec.as_dict()})  # older records lack it
     (folder / VERDICT_FILE).write_text(f"{text}\n", encoding="utf-8")
     return values
+
+
+def refuse_proof(folder: Path) -> None:
+    """Raise ValueError where a verdict in a folder would take the place of a proof, which `prove -o` has written."""
+    path = folder / VERDICT_FILE
+    values = read_values(path)
+    if isinstance(values, Mapping) and "claim" in values:
+        raise ValueError(f"{path}: is a proof, which a verdict would overwrite; move it elsewhere")
 
 
 def claim_beside(folder: Path, spec: Spec, theta_P: Tensor) -> dict[str, Any] | None:

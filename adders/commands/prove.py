@@ -118,10 +118,11 @@ def prove(
     from model.adderboard import failures
     from model.verdict import COUNTEREXAMPLE, PROVED, UNDECIDED
 
-    if record and (digits or not checkpoint.is_dir()):
-        raise UserError("--record writes into a folder, and what holds for all digits")
     # before the proof, which may take minutes
-    _check_files(target, checkpoint if record else None)
+    if record:
+        _check_folder(checkpoint, digits)
+    if target:
+        check_file(target)
     loaded = load_checkpoint(checkpoint, any_task=True)
     by_columns = {"--digits": digits, "--level any": level == "any", "-o": target}
     if not loaded.spec.task.is_measured:
@@ -151,23 +152,14 @@ def prove(
     exit_unless(proof.verdict == PROVED)
 
 
-def _check_files(target: Path | None, folder: Path | None) -> None:
-    """Raise UserError where a proof would take a verdict's place, or a verdict that of a proof.
+def _check_folder(folder: Path, digits: int | None) -> None:
+    """Raise UserError where a verdict on numbers of so many digits cannot be recorded."""
+    from model.verdict import refuse_proof
 
-    target: file for the proof. folder: of the checkpoint, where its verdict is to be recorded.
-    """
-    from model.verdict import VERDICT_FILE, read_values
-    from trainer.checkpoints.checkpoint import JSON_FILE
-
-    if target:
-        check_file(target)
-        if target.name == VERDICT_FILE and (target.resolve().parent / JSON_FILE).exists():
-            raise UserError(f"{target}: is where --record keeps a checkpoint's verdict; choose another file with -o")
-    if folder:
-        path = folder / VERDICT_FILE
-        values = read_values(path)
-        if isinstance(values, Mapping) and "claim" in values:
-            raise UserError(f"{path}: is a proof, which --record would overwrite; move it elsewhere")
+    if digits or not folder.is_dir():
+        raise UserError("--record writes into a folder, and what holds for all digits")
+    with reraise_as():
+        refuse_proof(folder)
 
 
 def _record(folder: Path, loaded: Checkpoint, values: dict[str, Any]) -> Iterator[str]:

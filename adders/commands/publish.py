@@ -100,13 +100,18 @@ def publish(checkpoints: tuple[Path, ...], study: str | None, target: Path, home
     """
     if not checkpoints and not study:
         raise UserError("give a CHECKPOINT or a --study")
+    from model.verdict import refuse_proof
+    from trainer.checkpoints.checkpoint import THETA_FILE
+
     # all is checked before anything is written
     loaded = {path.resolve().name: (path, load_checkpoint(path)) for path in checkpoints}
     if len(loaded) < len(checkpoints):
         raise UserError("two checkpoints have one name, which their folders would share")
-    for name, (path, _) in loaded.items():
-        if (target / name).resolve() == path.resolve():
-            raise UserError(f"{target / name}: is the checkpoint itself; choose another folder with -o")
+    for folder in (target / name for name in loaded):
+        if (folder / THETA_FILE).exists():
+            raise UserError(f"{folder}: is a checkpoint; choose another folder with -o")
+        with reraise_as():
+            refuse_proof(folder)
     for name, (path, checkpoint) in loaded.items():
         with writing(target / name):
             correct = _write_model(path, checkpoint, target / name, home)

@@ -190,8 +190,7 @@ def write_file(target: Path, write: Callable[[Path], object], flag: str = "-o") 
     """
     from trainer.files import durable
 
-    check_file(target, flag)
-    place = target.resolve()  # a link stays a link
+    place = check_file(target, flag)
     # In a folder of its own: any name beside the target may be another file's.
     with writing(target), tempfile.TemporaryDirectory(dir=place.parent, prefix=".writing-") as scratch:
         fresh = Path(scratch, "new").with_suffix(target.suffix)
@@ -203,14 +202,26 @@ def write_text(target: Path, text: str, flag: str = "-o") -> None:
     write_file(target, lambda path: path.write_text(text, encoding="utf-8"), flag)
 
 
-def check_file(target: Path, flag: str = "-o") -> None:
-    """Raise UserError if no file can be at `target`, or a folder, a device or a pipe is there."""
+def check_file(target: Path, flag: str = "-o") -> Path:
+    """Return where a file at `target` is written: a link stays a link.
+
+    Raises UserError if no file can be there, if a folder, a device or a pipe is, or if it is a checkpoint's own.
+    """
+    from model.files import is_of_checkpoint
+
+    place = target.resolve()
+    what = ""
     if target.is_dir():
-        raise UserError(f"{target}: is a folder; give the file's name with {flag}")
-    if target.exists() and not target.is_file():
-        raise UserError(f"{target}: is no regular file; give another name with {flag}")
+        what = "a folder"
+    elif target.exists() and not target.is_file():
+        what = "no regular file"
+    elif is_of_checkpoint(place):
+        what = "a file of a checkpoint"
+    if what:
+        raise UserError(f"{target}: is {what}; give another name with {flag}")
     with writing(target):
         (target.parent / "..").stat()  # raises unless the parent is a folder
+    return place
 
 
 def name_of(spec: Spec) -> str:
@@ -262,16 +273,17 @@ def refuse_full(target: Path) -> None:
 
 
 def refuse_other(target: Path, checkpoint: Checkpoint) -> None:
-    """Raise UserError if a folder holds other files than a checkpoint's and its verdict, or another θ."""
-    from model.verdict import VERDICT_FILE
-    from trainer.checkpoints.checkpoint import JSON_FILE, THETA_FILE
+    """Raise UserError if a folder holds other files than a checkpoint's and its verdict, another θ, or a proof."""
+    from model.files import FOLDER_FILES, THETA_FILE
+    from model.verdict import refuse_proof
 
-    ours = {JSON_FILE, THETA_FILE, VERDICT_FILE}
-    if target.exists() and not (target.is_dir() and {file.name for file in target.iterdir()} <= ours):
+    if target.exists() and not (target.is_dir() and {file.name for file in target.iterdir()} <= FOLDER_FILES):
         raise UserError(f"{target}: exists and is no checkpoint alone; choose another folder with -o")
     theta = target / THETA_FILE
     if theta.exists() and theta.read_bytes() != checkpoint.theta_bytes:
         raise UserError(f"{target}: has another checkpoint; choose another folder with -o")
+    with reraise_as():
+        refuse_proof(target)
 
 
 def save_checkpoint(checkpoint: Checkpoint, target: Path, proof: dict[str, Any] | None = None) -> None:
@@ -283,7 +295,7 @@ def save_checkpoint(checkpoint: Checkpoint, target: Path, proof: dict[str, Any] 
     def write(folder: Path) -> None:
         checkpoint.save(folder)
         if proof:
-            write_verdict(folder, checkpoint.spec, checkpoint.theta_P, sealed(proof))
+            write_verdict(folder, checkpoint.spec, checkpoint.theta_P, sealed(proof), is_new=False)
 
     refuse_other(target, checkpoint)
     with writing(target):

@@ -7,7 +7,7 @@ from typing import Any
 
 from model import Spec, make_spec, preset
 from model.fields import did_you_mean, spelt
-from model.files import read_limited
+from model.files import JSON_FILE, read_limited
 from model.spec import family_of, no_family
 from model.tasks import changed, make_task
 from model.tied import Tied
@@ -20,7 +20,6 @@ from trainer.files.paths import expanded
 from trainer.files.trusted import is_own, trust
 from trainer.recipe.seed import check_fit
 
-CHECKPOINT = "checkpoint.json"
 LARGEST_FILE = 1 << 20  # bytes
 
 
@@ -258,7 +257,7 @@ def _inline_model(model: Data, path: str) -> Data:
     if isinstance(name, str):
         path = f"{path}.checkpoint"
         place = _path(name, path)
-        about = _parsed(place / CHECKPOINT if place.is_dir() else place, path)
+        about = _parsed(place / JSON_FILE if place.is_dir() else place, path)
         spec = about.get("spec") if isinstance(about, dict) else None
         if not isinstance(spec, dict):
             raise error_at(path, f"{name}: not a checkpoint, which has a spec")

@@ -27,6 +27,7 @@ from model import PRESETS
 from model.verdict import COUNTEREXAMPLE, PROVED, UNDECIDED, claim_beside, is_right
 from tests import CERTIFICATES, by_tier
 from tests.commands import call, fails_with_one, refusal
+from tests.homes import snapshot
 from tests.outside import hyra
 from tests.specs import some_theta
 from trainer.checkpoints.checkpoint import Checkpoint
@@ -419,14 +420,20 @@ def test_a_verdict_beside_a_checkpoint_is_of_all_pairs_and_of_this_spec_and_thet
 def test_a_proof_and_a_recorded_verdict_do_not_overwrite_each_other(here, monkeypatch):
     shutil.copytree(CERTIFICATES / "7p", here / "7p")
     path, other = here / "7p/proof.json", here / "6p"
-    before = path.read_bytes()
+    (here / "link").symlink_to(path)
+    before = snapshot(here)
     monkeypatch.chdir(here / "7p")
-    for words in ((other, "-o", path), (".", "-o", "proof.json"), (".", "--record", "-o", "../7p/proof.json")):
-        assert "is where --record keeps a checkpoint's verdict" in fails_with_one(2, "prove", *words)
-    assert path.read_bytes() == before
+    for words in (
+        ("prove", other, "-o", path), ("prove", ".", "-o", "proof.json"), ("prove", ".", "-o", "../link"),
+        ("prove", ".", "--record", "-o", "../7p/proof.json"), ("prove", ".", "-o", "checkpoint.json"),
+        ("explain", ".", "-o", "theta.safetensors"),
+    ):  # fmt: skip
+        said = fails_with_one(2, *words)
+        assert said == f"{words[words.index('-o') + 1]}: is a file of a checkpoint; give another name with -o"
+    assert snapshot(here) == before
     path.write_text(json.dumps({"format": 3, "claim": "right"}))
     line = fails_with_one(2, "prove", ".", "--record")
-    assert line == "proof.json: is a proof, which --record would overwrite; move it elsewhere"
+    assert line == "proof.json: is a proof, which a verdict would overwrite; move it elsewhere"
 
 
 def test_what_no_study_takes_is_refused(here):
@@ -439,6 +446,7 @@ def test_what_no_study_takes_is_refused(here):
 
 
 def test_a_verdict_that_decides_nothing_replaces_none_that_does(here, monkeypatch):
+    """But for one of an earlier program, which export refuses."""
     shutil.copytree(CERTIFICATES / "7p", here / "7p")
     before, checkpoint = (here / "7p/proof.json").read_text(), certificate("7p")
     proof = decided(checkpoint, digits=1)
@@ -449,4 +457,9 @@ def test_a_verdict_that_decides_nothing_replaces_none_that_does(here, monkeypatc
     assert result.output.splitlines()[-1].startswith(
         "  not recorded: the folder's verdict is: claimed, not checked here: proved right on all 10^20"
     )
-    assert (here / "7p/proof.json").read_text() == before
+    path = here / "7p/proof.json"
+    assert path.read_text() == before
+    path.write_text(json.dumps(json.loads(before) | {"program_sha256": "0" * 64}))
+    assert "not recorded" not in call("prove", "7p", "--record", code=1).output
+    assert json.loads(path.read_text())["verdict"] == UNDECIDED
+    call("export", "7p", code=0)

@@ -95,8 +95,18 @@ def test_what_cannot_be_published_is_said(tmp_path, here):
     twice = CERTIFICATES / "57p", CERTIFICATES / "12p/../57p"
     assert "have one name" in fails_with_one(2, "publish", *twice, "-o", tmp_path)
     shutil.copytree(CERTIFICATES / "6p", here / "6p")
-    expected = "6p: is the checkpoint itself; choose another folder with -o"
-    assert fails_with_one(2, "publish", "6p", "-o", ".") == expected
+    shutil.copytree(CERTIFICATES / "7p", here / "other/6p")
+    for folder, at in ((".", "6p"), ("other", "other/6p")):
+        line = fails_with_one(2, "publish", "6p", "-o", folder)
+        assert line == f"{at}: is a checkpoint; choose another folder with -o"
+
+
+def test_a_proof_in_a_models_folder_is_not_replaced(here):
+    (proof := here / "hub/6p/proof.json").parent.mkdir(parents=True)
+    proof.write_text(claim := json.dumps({"format": 3, "claim": "right"}))
+    line = fails_with_one(2, "publish", CERTIFICATES / "6p", "-o", "hub")
+    assert line == "hub/6p/proof.json: is a proof, which a verdict would overwrite; move it elsewhere"
+    assert proof.read_text() == claim
 
 
 def test_a_searchs_seeds_and_fresh_ones_are_told_apart_and_what_is_not_recorded_is_decided(here):

@@ -63,16 +63,19 @@ def test_a_pulled_checkpoint_replaces_nothing_else(checkpoint):
         Checkpoint.load(checkpoint / "typo")
     Path("notes").mkdir()
     Path("notes/mine.txt").write_text("")
-    save_checkpoint(loaded, Path("a/b"))
-    save_checkpoint(loaded, Path("a/b"))
+    for folder in ("a/b", "a/b", "proof"):
+        save_checkpoint(loaded, Path(folder))
     (checkpoint / "mine.txt").write_text("")
+    Path("proof", VERDICT_FILE).write_text(claim := json.dumps({"format": 3, "claim": "right"}))
     before = sorted(Path().rglob("*"))
     for target in (Path("notes"), checkpoint, Path(), Path("notes/mine.txt"), Path("notes/mine.txt/x")):
         with pytest.raises(UserError, match=r"exists and is no checkpoint alone|cannot write there"):
             save_checkpoint(loaded, target)
     with pytest.raises(UserError, match=r"^a/b: has another checkpoint; choose another folder with -o$"):
         save_checkpoint(replace(loaded, theta_P=loaded.theta_P + 1), Path("a/b"))
-    assert sorted(Path().rglob("*")) == before
+    with pytest.raises(UserError, match=r"^proof/proof.json: is a proof, which a verdict would overwrite; move it"):
+        save_checkpoint(loaded, Path("proof"), verdict_on(loaded, PROVED))
+    assert sorted(Path().rglob("*")) == before and Path("proof", VERDICT_FILE).read_text() == claim
     assert torch.equal(Checkpoint.load(Path("a/b")).theta_P, loaded.theta_P)
 
 
@@ -81,7 +84,8 @@ def test_a_checkpoint_is_written_into_its_own_folder_and_into_an_empty_one(check
     loaded, verdict = Checkpoint.load(checkpoint), checkpoint / VERDICT_FILE
     proved, undecided = (sealed(verdict_on(loaded, word)) for word in (PROVED, UNDECIDED))
     write_verdict(checkpoint, loaded.spec, loaded.theta_P, undecided)
-    for given, kept in ((None, undecided), (proved, proved), (None, proved), (undecided, proved)):
+    another = undecided | {"program_sha256": "0" * 64}
+    for given, kept in ((None, undecided), (proved, proved), (None, proved), (undecided, proved), (another, proved)):
         save_checkpoint(replace(loaded, step=7), checkpoint, given)
         assert json.loads(verdict.read_text()) == kept
     for folder in (checkpoint, Path("empty")):

@@ -18,6 +18,8 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from model.doors import missing, packages_of
+from model.files import JSON_FILE as JSON_FILE
+from model.files import THETA_FILE as THETA_FILE
 from model.files import read_limited
 from model.presets import preset_name
 from model.spec import Spec, make_spec
@@ -25,8 +27,6 @@ from trainer.files import durable
 from trainer.files import trusted as trusted  # a text that a checkpoint has is run where this user lets it
 from trainer.files.installed import code_version
 
-JSON_FILE = "checkpoint.json"
-THETA_FILE = "theta.safetensors"
 LARGEST_FILE = 1 << 24  # bytes; θ has a few hundred numbers
 FORMAT = 1
 FIELDS = {
