@@ -52,7 +52,7 @@ def explain(
     """
     from adders.explain.explain import MOST, Shown
     from adders.explain.explain import explain as page_of
-    from adders.proof.file import is_of_program
+    from adders.proof.file import own_verdict
     from search.store.verdicts import beside
 
     if len(checkpoints) > MOST:
@@ -60,18 +60,16 @@ def explain(
     check_file(target)
     names = [path.resolve().name for path in checkpoints]
     loaded = [load_checkpoint(path) for path in checkpoints]
+    proofs = list[dict[str, Any] | None]()
+    for path, checkpoint in zip(checkpoints, loaded, strict=True):
+        spec, theta_P = checkpoint.spec, checkpoint.theta_P
+        # neither another user's claim nor a proof of another program is one: the page decides again
+        with reraise_as(path):
+            proofs.append(own_verdict(beside(path, spec, theta_P), spec, theta_P))
     with progress_bar("reading records") as say:
         trainings = [_training(home, checkpoint) for checkpoint in loaded]
         say("training again" if carries else "looking for the worst pairs")
         learned = [_carries(path, c) if carries else None for path, c in zip(checkpoints, loaded, strict=True)]
-        proofs = list[dict[str, Any] | None]()
-        for path, checkpoint in zip(checkpoints, loaded, strict=True):
-            verdict = beside(path, checkpoint.spec, checkpoint.theta_P)
-            # neither another user's claim nor a proof of another program is one: the page decides again
-            if verdict and "claimed" not in verdict and is_of_program(verdict, checkpoint.spec, checkpoint.theta_P):
-                proofs.append(verdict)
-            else:
-                proofs.append(None)
         say("measuring the loss around it" if landscape else "looking for the worst pairs")
         html = page_of(list(map(Shown, names, loaded, trainings, learned, proofs)), landscape)
     write_text(target, html)

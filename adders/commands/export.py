@@ -35,7 +35,6 @@ def export(checkpoint: Path, target: Path | None, kind: str, author: str) -> Non
     from adders.export import export_source
     from adders.proof.file import settled
     from model import preset_name
-    from search.store.verdicts import beside
 
     loaded = load_checkpoint(checkpoint)
     spec, theta_P, provenance = loaded.spec, loaded.theta_P, loaded.provenance
@@ -51,8 +50,7 @@ def export(checkpoint: Path, target: Path | None, kind: str, author: str) -> Non
         return
     with reraise_as(checkpoint):
         write = partial(export_source, spec, theta_P, name=name, author=author, provenance=provenance)
-        has_claim = beside(checkpoint, spec, theta_P) is not None
-        proof = settled(checkpoint, spec, theta_P, write()) if has_claim else None
+        proof = settled(checkpoint, spec, theta_P, write(), if_any=True)
         source = write(proof=proof, arena=kind == "arena")
     if target.is_file() and target.read_bytes() != source.encode():
         raise UserError(f"{target}: exists and has other text; choose another file with -o")

@@ -13,7 +13,6 @@ from search.errors import reraise_as
 
 if TYPE_CHECKING:
     from search.store.home import Home
-    from trainer.checkpoints.checkpoint import Checkpoint
 
 EXPERIMENT = "registered"
 NAME = "adders"
@@ -28,10 +27,13 @@ NAME = "adders"
 def register(checkpoints: tuple[Path, ...], name: str, aliases: tuple[str, ...], home: Home, as_json: bool) -> None:
     """Put CHECKPOINTs into MLflow's model registry: the home's, or that of MLFLOW_TRACKING_URI.
 
-    Each is verified on AdderBoard's 10,010 additions and becomes a version; a checkpoint that is there already stays
-    the version that it is. The alias `smallest` is the verified version with the fewest parameters. To use one:
+    Each is verified on AdderBoard's 10,010 additions and becomes a version; a checkpoint that is there already, with
+    the same program, stays the version that it is. The alias `smallest` is the verified version with the fewest
+    parameters. To use one:
     mlflow.pyfunc.load_model("models:/NAME@smallest").predict(DataFrame with a and b)
     """
+    from adders.proof.file import settled
+    from adders.proof.program import source
     from adders.registry.models import THETA_TAG, Facts, adderboard_dataset, digest_of, log_model
     from adders.registry.models import register as make_version
     from model import preset_name, verify
@@ -42,7 +44,11 @@ def register(checkpoints: tuple[Path, ...], name: str, aliases: tuple[str, ...],
     loaded = []
     for path in checkpoints:
         checkpoint = load_checkpoint(path)
-        loaded.append((path, checkpoint, _proof_of(path, checkpoint)))
+        spec, theta_P = checkpoint.spec, checkpoint.theta_P
+        # of all, before anything is written to MLflow
+        with reraise_as(path):
+            proof = settled(path, spec, theta_P, source(spec, theta_P), if_any=True)
+        loaded.append((path, checkpoint, proof))
     uri = home.tracking_uri
     if is_local(uri):
         home.create()
@@ -80,16 +86,3 @@ def register(checkpoints: tuple[Path, ...], name: str, aliases: tuple[str, ...],
     chosen = "@smallest" if any(r["verified"] for r in rows) else f"/{rows[-1]['version']}"
     use = f'mlflow.pyfunc.load_model("models:/{name}{chosen}").predict(frame of a and b)'
     show(as_json, rows, [*lines, use])
-
-
-def _proof_of(path: Path, checkpoint: Checkpoint) -> dict[str, Any] | None:
-    """Return the verdict in a checkpoint's folder, decided here. Raises UserError for one of another program."""
-    from adders.proof.file import settled
-    from adders.proof.program import source
-    from search.store.verdicts import beside
-
-    spec, theta_P = checkpoint.spec, checkpoint.theta_P
-    if beside(path, spec, theta_P) is None:
-        return None
-    with reraise_as(path):
-        return settled(path, spec, theta_P, source(spec, theta_P))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -53,20 +52,31 @@ def decide_soon(spec: Spec, theta_P: Tensor, limit_s: float) -> dict[str, Any] |
     return decide(spec, theta_P, limit_s) if is_known else None
 
 
-def is_of_program(verdict: Mapping[str, Any], spec: Spec, theta_P: Tensor) -> bool:
-    """True if a verdict names the program that is exported today."""
-    return verdict.get("program_sha256") == program_digest(source(spec, theta_P))
+def own_verdict(verdict: dict[str, Any] | None, spec: Spec, theta_P: Tensor) -> dict[str, Any] | None:
+    """Return a verdict if it was decided here, of the program that is exported today; else None.
+
+    Raises ValueError for a model that cannot be exported.
+    """
+    program = program_digest(source(spec, theta_P))
+    is_own = verdict and "claimed" not in verdict and verdict.get("program_sha256") == program
+    return verdict if is_own else None
 
 
-def settled(folder: Path, spec: Spec, theta_P: Tensor, text: str) -> dict[str, Any] | None:
+def settled(folder: Path, spec: Spec, theta_P: Tensor, text: str, if_any: bool = False) -> dict[str, Any] | None:
     """Return a verdict on a checkpoint's submission that was decided here: the one in its folder, or one of now.
 
-    text: of the submission. Raises ValueError where the folder's verdict names another program.
+    text: of the submission. if_any: None where the folder has none. Raises ValueError where the folder's verdict names
+    another program; one that decides nothing is passed over.
     """
     claim = beside(folder, spec, theta_P)
     named = claim.get("program_sha256") if claim else None
-    if named and named != program_digest(text):
-        raise ValueError(f"its proof is of another program; `adder-search prove {folder} --record` proves this one")
+    if claim and named and named != program_digest(text):
+        if claim.get("claimed", claim["verdict"]) != UNDECIDED:
+            decides = f"`adder-search prove {folder} --record` decides this one"
+            raise ValueError(f"its verdict is of another program; {decides}")
+        claim = None
+    if if_any and not claim:
+        return None
     # verdicts of before proofs named a program are claims again
     if claim and not named:
         claim = {"claimed": claim["verdict"]} | claim | {"verdict": UNDECIDED}

@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from adders.proof.file import is_of_program
+from adders.proof.file import own_verdict
 from adders.registry.models import BEST, Facts, adderboard_dataset, log_model, register
 from model import Verification
 from model.tasks import ADDITION
+from model.verdict import is_right
 from reports.markup import escape
 from search.analysis.pareto import best_of
 from search.stats.counting import group_by, rank
@@ -59,11 +60,9 @@ def write_study(
     for key, aliases in aliases_of.items():
         best = by_key[key][0]
         seed = records.seed(best)
-        # a proof of an earlier program is none of the one that is registered
-        proved = best.proved
-        if best.proof and proved and not is_of_program(best.proof, seed.configuration.spec, seed.result.theta_P):
-            proved = None
-        _register(tracker, seed, Facts(ADDITION.problems, proved=proved), aliases)
+        # a verdict on an earlier program is none on the one that is registered
+        verdict = own_verdict(best.proof, seed.configuration.spec, seed.result.theta_P)
+        _register(tracker, seed, Facts(ADDITION.problems, proved=is_right(verdict)), aliases)
 
 
 def _register(tracker: Tracker, seed: RecordedSeed, facts: Facts, aliases: Sequence[str]) -> None:

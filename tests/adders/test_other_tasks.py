@@ -25,7 +25,7 @@ from model.verdict import COUNTEREXAMPLE, PROVED
 from own_modules import load_module
 from tests.adders.test_prove import as_file, checked, decided, digits_of, margins_of, program_of, unchecked
 from tests.commands import call, done, fails_with_one
-from tests.homes import Recorder, empty_home, quickly, study_of
+from tests.homes import STUDY, Recorder, empty_home, quickly, study_of
 from tests.specs import some_theta
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.checkpoints.checkpoint import Checkpoint
@@ -49,19 +49,32 @@ class Exact(nn.Module):
         zero = difference * 0
         digits = torch.stack([*[zero] * 5, zero, difference // 3, difference % 3], 1)[:, : tokens.shape[1]]
         return self.scale * (digits[..., None] == torch.arange(5)).float()
+
+
+class Guess(nn.Module):
+    """The next token by the last one."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(12, 12)
+
+    def forward(self, tokens):
+        return self.table(tokens)
 '''
 TASK = "subtraction base=3 digits=2"
 
 
 @pytest.fixture
 def exact(here, monkeypatch):
-    """A function that saves a checkpoint of a module, right or wrong, and returns it."""
+    """A function that saves a checkpoint of a module, by default of Exact, right or wrong, and returns it."""
     monkeypatch.setattr(trusted, "_here", set())
+    for name in ("cache_folder", "check_cache"):
+        monkeypatch.setattr(trusted, name, lambda: here)
     NAMED.clear()
     Path("nets.py").write_text(EXACT)
 
-    def save(**args):
-        spec = load_module("nets.py:Exact", args, task=TASK)
+    def save(name="Exact", task=TASK, **args):
+        spec = load_module(f"nets.py:{name}", args, task=task)
         checkpoint = Checkpoint(spec, spec.initial(0))
         checkpoint.save(here / "net")
         return checkpoint
@@ -130,6 +143,17 @@ def test_a_study_of_another_task_is_not_decided_as_if_it_added(here):
         study.done()
     said = fails_with_one(2, "prove", "--study", "sweep", "--home", here / "runs")
     assert said.startswith("prove --study is about addition in base 10 with 10 digits alone")
+
+
+def test_a_module_that_adds_ten_digits_has_no_program_to_prove_or_show(exact):
+    exact("Guess", task="addition")
+    with quickly():
+        study = Recorder(empty_home("runs"), study_of(STUDY.replace("model: 57p", "model: {module: 'nets.py:Guess'}")))
+        study.seeds((1,), grokked=(1,), shown=False)
+        study.done()
+    for words in ("prove --study sweep", "explain net -o page.html", "register net"):
+        said = fails_with_one(2, *words.split(), "--home", "runs")
+        assert said.removeprefix("net: ").startswith("family 'module' has no submission file; "), said
 
 
 def test_what_columns_cannot_prove_is_refused():

@@ -14,6 +14,7 @@ from adders.export import export_source
 from adders.proof import check, second
 from adders.proof.program import Program, source
 from adders.proof.prover import Proof
+from model.verdict import UNDECIDED
 from tests import CERTIFICATES, by_tier
 from tests.adders.test_prove import as_file, certificate, checked, program_of, unchecked
 from tests.commands import done, fails_with_one, refusal
@@ -296,8 +297,10 @@ def test_a_proof_of_another_program_is_refused(folder):
     commands = ("export", "6p"), ("publish", "6p", "-o", "hub", "--home", "none")
     for words in commands:
         said = fails_with_one(2, *words)
-        assert "its proof is of another program" in said and "adder-search prove 6p --record" in said
+        assert "its verdict is of another program" in said and "adder-search prove 6p --record" in said
         assert not Path("submission.py").exists()
+    path.write_text(json.dumps(values | {"program_sha256": "0" * 64, "verdict": UNDECIDED}))
+    done("export", "6p", "-o", "undecided.py")
     done("prove", "6p", "--record")
     for words in commands:
         done(*words)
