@@ -16,6 +16,8 @@ from mlflow.entities import Dataset
 from mlflow.exceptions import MlflowException
 
 from adders.export import export_source
+from adders.proof.program import source as program_text
+from adders.proof.second import program_digest
 from model import preset_name
 from model.tasks import ADDITION
 from search.errors import Failure, one_line
@@ -26,8 +28,9 @@ from trainer.checkpoints.checkpoint import Checkpoint
 BEST, SMALLEST, SMALLEST_PROVED = "best", "smallest", "smallest-proved"
 """Aliases of versions."""
 MEANING = (
-    "Adders, one version per checkpoint (adder-search). `best`: the best seed of the configuration that ranks first in "
-    "`adder-search best`. `smallest`, `smallest-proved`: the fewest parameters of those that are verified, or proved."
+    "Adders, a version for each checkpoint and program (adder-search). `best`: the best seed of the configuration that "
+    "ranks first in `adder-search best`. `smallest`, `smallest-proved`: the fewest parameters of those that are "
+    "verified, or proved."
 )
 THETA_TAG, PARAMS_TAG, VERIFIED_TAG = "adder.theta", "adder.params", "adder.verified"
 MODEL_TAG = "adder.model"
@@ -65,10 +68,12 @@ class Facts:
 
 
 def digest_of(checkpoint: Checkpoint) -> str:
-    """Return a digest of spec and θ: the same model has the same."""
+    """Return a digest of spec, program and θ: the same model has the same."""
+    spec, theta_P = checkpoint.spec, checkpoint.theta_P
+    # a proof is of a program, and one that is exported later may be another
+    text = json.dumps(spec.as_dict(), sort_keys=True) + program_digest(program_text(spec, theta_P))
     # θ as bytes: two that differ in a bit are two models
-    text = json.dumps(checkpoint.spec.as_dict(), sort_keys=True).encode()
-    return hashlib.sha256(text + checkpoint.theta_P.numpy().tobytes()).hexdigest()[:16]
+    return hashlib.sha256(text.encode() + theta_P.numpy().tobytes()).hexdigest()[:16]
 
 
 def adderboard_dataset() -> Dataset:

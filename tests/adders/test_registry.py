@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from adders import export
+from adders.proof.program import source
+from adders.proof.second import program_digest
 from adders.registry.models import digest_of
 from model.verdict import PROVED
 from search.store.verdicts import sealed
@@ -100,4 +103,20 @@ def test_a_proof_of_another_program_is_not_registered(tmp_path):
     values = verdict_on(Checkpoint.load(tmp_path / "7p"), PROVED) | {"program_sha256": "0" * 64}
     (tmp_path / "7p/proof.json").write_text(json.dumps(sealed(values)))
     line = fails_with_one(2, "register", tmp_path / "7p", "--home", "elsewhere")
-    assert "its proof is of another program" in line
+    assert "its verdict is of another program" in line
+
+
+def test_a_proof_is_of_the_version_whose_program_it_names(tmp_path, monkeypatch):
+    """A later program of the same checkpoint is another version."""
+    shutil.copytree(CERTIFICATES / "7p", tmp_path / "7p")
+    verdict, checkpoint = tmp_path / "7p/proof.json", Checkpoint.load(tmp_path / "7p")
+    verdict.unlink()
+    words = "register", tmp_path / "7p", "--name", "two", "--home", "elsewhere"
+    done(*words)
+    program = export._program
+    monkeypatch.setattr(export, "_program", lambda *given, **more: program(*given, **more) + "# another\n")
+    named = {"program_sha256": program_digest(source(checkpoint.spec, checkpoint.theta_P))}
+    verdict.write_text(json.dumps(sealed(verdict_on(checkpoint, PROVED) | named)))
+    done(*words)
+    versions = client_of("elsewhere").search_model_versions("name = 'two'")
+    assert {int(v.version): v.tags.get("adder.proved") for v in versions} == {1: None, 2: "yes"}
