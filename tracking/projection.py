@@ -26,6 +26,7 @@ from search.store.curves import curve_table
 from search.store.recorded_seed import RecordedSeed
 from search.store.study_records import StudyRecords
 from search.study.schema import Study
+from search.study.start import digest_of
 from search.study.trial import Configuration
 from tracking import doors
 from tracking.shown import (
@@ -33,6 +34,7 @@ from tracking.shown import (
     FIRST_SEEDS,
     NOTE,
     PAGE_TAG,
+    PROGRAM_TAG,
     PROVED_TAG,
     ROLE_METRICS,
     ROLE_TAGS,
@@ -204,8 +206,10 @@ def status_of(rows: Sequence[SeedRecord]) -> str:
 
 def summary_of(rows: Sequence[SeedRecord]) -> str:
     """Return the seeds and verdicts that a configuration has; while its run has this tag, it need not be written."""
-    ended, proofs = sum(row.is_final for row in rows), sum(bool(row.proof) for row in rows)
-    return f"{ended} of {len(rows)} seeds, {proofs} proofs"
+    ended = sum(row.is_final for row in rows)
+    proofs = sorted((row.key, row.proved, row.proof.get("program_sha256")) for row in rows if row.proof)
+    which = f" ({digest_of(proofs)})" if proofs else ""  # one may have taken another's place
+    return f"{ended} of {len(rows)} seeds, {len(proofs)} proofs{which}"
 
 
 def is_shown(run: ShownRun, rows: Sequence[SeedRecord]) -> bool:
@@ -353,12 +357,17 @@ def write_seed(records: StudyRecords, tracker: Tracker, row: SeedRecord) -> None
 
 
 def _write_proof(tracker: Tracker, parent: ShownRun, row: SeedRecord) -> None:
-    """Write a verdict on all pairs to a seed's run, if it has one: beside its checkpoint, as metric and as tag."""
-    run, proved = tracker.find(SEED_TAG, str(row.seed), parent), row.proved
-    if run is None or proved is None or run.tags.get(PROVED_TAG) == word(proved):
+    """Write a verdict on all pairs to a seed's run, if it has one: beside its checkpoint, as metric and as tags.
+
+    One that decides nothing is written where it takes the place of another.
+    """
+    run, proof = tracker.find(SEED_TAG, str(row.seed), parent), row.proof or {}
+    if run is None or (row.proved is None and PROVED_TAG not in run.tags):
         return
-    tracker.client.log_dict(run.id, dict(row.proof or {}), f"{CHECKPOINT}/{VERDICT_FILE}")
-    tracker.write(run, {"proved": float(proved)}, {PROVED_TAG: word(proved)})
+    tags = {PROVED_TAG: word(row.proved), PROGRAM_TAG: proof.get("program_sha256", "unknown")}
+    if not tags.items() <= run.tags.items():
+        tracker.client.log_dict(run.id, dict(proof), f"{CHECKPOINT}/{VERDICT_FILE}")
+        tracker.write(run, {"proved": float(row.proved is True)}, tags)
 
 
 def _write_picture(

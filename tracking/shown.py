@@ -35,7 +35,8 @@ ANCESTOR_TAGS, TIED_TAG = ("adder.parent", "adder.grandparent"), "adder.tied"
 NOTE = "mlflow.note.content"
 """Tag of a description: Markdown on its page, plain text in a list of experiments, so theirs has no markup."""
 PAGE_TAG = "mlflow.adder.page"  # of an experiment: the study's own run; MLflow's lists leave out tags named so
-PROVED_TAG = "adder.proved"  # of a seed's run: the verdict on all pairs, as `word` has it
+PROVED_TAG, PROGRAM_TAG = "adder.proved", "adder.program"
+"""Tags of a seed's run: the verdict on all pairs, as `word` has it, and the program that it is of."""
 LONGEST_TAG = 4_000  # characters
 MEANING = (
     "`first_seeds.*`: over steps, of its first seeds alone. `final.*`: of all its seeds, `final.confirmation_*` of "
@@ -150,6 +151,6 @@ def ancestor_tags(configuration: Configuration) -> dict[str, str]:
     return tags | ({TIED_TAG: ties[:LONGEST_TAG]} if ties else {})
 
 
-def word(value: bool) -> str:
-    """Return a tag's text of what is so or not."""
-    return "yes" if value else "no"
+def word(value: bool | None) -> str:
+    """Return a tag's text of what is so or not, or not decided."""
+    return {True: "yes", False: "no", None: "undecided"}[value]

@@ -4,8 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
-from model.verdict import PROVED, claim_beside
+from adders.proof.program import source
+from adders.proof.second import program_digest
+from model.verdict import COUNTEREXAMPLE, PROVED, UNDECIDED, claim_beside
+from search.store.database import RESULTS
 from search.store.home import Home
 from tests import CERTIFICATES
 from tests.commands import call, done
@@ -107,17 +111,45 @@ def test_the_run_of_an_interrupted_study_stays_killed(proved):
     assert study.tracker.client.get_run(run).info.status == "KILLED"
 
 
-def test_a_verdict_on_another_program_is_no_proof_until_it_is_decided_anew(tmp_path):
+def test_a_verdict_that_takes_anothers_place_is_the_one_that_mlflow_has(tmp_path):
+    """Of an earlier program it is none on the version that is registered."""
+    study = Recorder(empty_home(tmp_path / "runs"), study_of())
+    client, key = study.tracker.client, study.configuration.key
+    today, before = program_digest(source(study.configuration.spec, RIGHT.theta_P)), "0" * 64
+
+    def record(word):
+        study.records.record_proof((key, 2, 2), verdict_on(RIGHT, word) | {"program_sha256": before})
+
+    def shown(*command):
+        done(*command, "sweep", "--home", tmp_path / "runs")
+        (run,) = client.search_runs([study.tracker.experiment], "tags.`adder.seed` = '2'")
+        proof = Path(client.download_artifacts(run.info.run_id, "checkpoint/proof.json")).read_text()
+        return run.data.tags["adder.proved"], run.data.metrics["proved"], json.loads(proof)["program_sha256"]
+
+    with quickly():
+        study.seeds((2,), grokked=(2,), changes={2: {"theta_P": RIGHT.theta_P}})
+        record(COUNTEREXAMPLE)
+        study.done()
+        assert shown("sync") == ("no", 0, before)
+        assert client.get_registered_model("sweep").aliases.keys() == {"best", "smallest"}
+        assert "adder.proved" not in client.get_model_version_by_alias("sweep", "best").tags
+        assert shown("prove", "--study") == ("yes", 1, today)
+        assert "smallest-proved" in client.get_registered_model("sweep").aliases
+        for word, tag, proved in ((PROVED, "yes", 1), (UNDECIDED, "undecided", 0)):
+            record(word)
+            assert shown("sync") == (tag, proved, before)
+
+
+def test_a_decided_seed_whose_theta_is_lost_stays_decided(tmp_path):
     with quickly():
         study = Recorder(empty_home(tmp_path / "runs"), study_of())
-        study.seeds((2,), grokked=(2,), changes={2: {"theta_P": RIGHT.theta_P}})
-        earlier = verdict_on(RIGHT, PROVED) | {"program_sha256": "0" * 64}
-        study.records.record_proof((study.configuration.key, 2, 2), earlier)
-        study.write_pages()
+        study.seeds((1, 2), grokked=(1, 2), shown=False)
+        study.records.record_proof((study.configuration.key, 2, 2), verdict_on(RIGHT, PROVED))
+        with study.records.database.begin() as db:
+            db.execute(sa.update(RESULTS).where(RESULTS.c.init_seed == 2).values(theta=b""))
         study.done()
-        client = study.tracker.client
-        assert "smallest" in client.get_registered_model("sweep").aliases
-        assert "smallest-proved" not in client.get_registered_model("sweep").aliases
-        for command in (("prove", "--study"), ("sync",)):
-            done(*command, "sweep", "--home", tmp_path / "runs")
-        assert "smallest-proved" in client.get_registered_model("sweep").aliases
+        result = call("prove", "--study", "sweep", "--home", tmp_path / "runs", code=1)
+    first, last = result.stdout.splitlines()
+    assert first.startswith("seed 1 of ") and ": wrong on " in first
+    assert last == "sweep: of 2 grokked seeds 1 are proved, 1 are wrong, 0 are undecided"
+    assert "damaged, θ of seed 2" in result.stderr and "the verdicts are recorded" in result.stderr
