@@ -22,7 +22,6 @@ from search.study.spelling import LARGEST_FILE, inline_files
 from search.study.stopping import Stop
 from search.study.written import EXTENDS, MOST_EXTENDED, UNCHANGED, Changes, laid_over_base, remark_on
 from trainer import Recipe
-from trainer.files.installed import INSTALLED
 from trainer.files.paths import expanded
 
 ESCAPED = re.compile(r"\\[xu]([0-9a-f]{4}|[0-9a-f]{2})")
@@ -30,12 +29,14 @@ ESCAPED = re.compile(r"\\[xu]([0-9a-f]{4}|[0-9a-f]{2})")
 
 def shipped_studies() -> dict[str, str]:
     """Return the YAML of the studies that come with the package and with others, by name."""
-    texts: dict[str, str] = {}
-    for folder in (files("studies"), *map(files, loaded(STUDIES).values())):
-        for file in folder.iterdir():
-            if file.name.endswith(".yaml"):
-                texts[Path(file.name).stem] = file.read_text("utf-8")
-    return dict(sorted(texts.items()))
+    return {name: file.read_text("utf-8") for name, file in _shipped().items()}
+
+
+def _shipped() -> dict[str, Path]:
+    """Return the files of those studies, by name: what they name is beside them."""
+    folders = (files("studies"), *map(files, loaded(STUDIES).values()))
+    found = (Path(str(file)) for folder in folders for file in folder.iterdir())
+    return {file.stem: file for file in sorted(found, key=lambda file: file.stem) if file.suffix == ".yaml"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,11 +103,8 @@ class Reader:
         if recorded is not None:
             return recorded, folder
 
-        shipped = shipped_studies()
-        if name in shipped:
-            return _mapping(shipped[name], name), INSTALLED / "studies"
-
-        file = folder / expanded(name)
+        shipped = _shipped()
+        file = shipped.get(name, folder / expanded(name))
         try:
             text = _read_text(str(file), file)
         except UserError as error:
@@ -125,8 +123,8 @@ PLAIN = Reader()
 
 def shipped_study(name: str, reader: Reader = PLAIN) -> Study:
     """Return a study that comes with the package."""
-    text, folder = shipped_studies()[name], INSTALLED / "studies"
-    return reader.study(text, f"{name} (comes with the package)", folder)
+    file = _shipped()[name]
+    return reader.study(file.read_text("utf-8"), f"{name} (comes with the package)", file.parent)
 
 
 def load_study(name: str, reader: Reader = PLAIN) -> Study:

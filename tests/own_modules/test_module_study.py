@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from importlib import import_module
 from itertools import product
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 import search
 from model.trust import NAMED, Untrusted
 from search.errors import UserError
-from search.study.file import parse_study
+from search.study.file import load_study, parse_study
 from tests import ROOT, needs_plugins
 from tests.commands import call, done, own_environment, refusal, refused_for_its_task
 from tests.homes import unpictured
@@ -259,6 +260,18 @@ def test_a_smaller_module_is_not_inside_a_larger_one():
 
 def test_a_study_of_a_module_without_stages_has_none():
     assert not parse_study(json.dumps(STUDY), "s.yaml").kind.has_stages
+
+
+def test_a_module_of_another_packages_study_is_beside_it(here, monkeypatch):
+    folder = here / "their_studies"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    Path("nets.py").rename(folder / "theirs.py")
+    (folder / "own.yaml").write_text(json.dumps(STUDY | {"model": {"module": "theirs.py:Net"}}))
+    monkeypatch.syspath_prepend(here)
+    monkeypatch.setattr("search.study.file.loaded", lambda group: {"own": import_module("their_studies")})
+    for study in (load_study("own"), parse_study(json.dumps({"name": "more", "extends": "own"}), "x")):
+        assert study.base_spec.code == (folder / "theirs.py").read_text()
 
 
 def test_listing_studies_takes_those_of_other_packages_as_they_are(monkeypatch):
