@@ -6,17 +6,15 @@ from typing import Any
 
 from pydantic import Field
 
-from model.spec import family_of
 from search.study.kind import Asked, Kind
 from search.study.reading import Data
 from search.study.space import Strict, error_at
 from search.study.spelling import asked_spec, model_options, recipe_of, toggled, validated_pair
 from search.study.trial import Configuration
+from search.study.written import names_in
 
 MOST_CONFIGURATIONS = 2_000  # a study file may be anybody's
 MOST_TOGGLES = 100
-OF_THEIR_OWN = {"preset", "rung", "family", "base"}
-"""Keys of a model that is not the study's with changes; so is the name of a package's family (`family_of`)."""
 
 
 class Entry(Strict):
@@ -78,7 +76,7 @@ class Listed(Kind):
     def _spelled_out(self, entry: Entry, path: str) -> Asked:
         study = self.study
         model = {} if entry.model is None else entry.model
-        if isinstance(model, str) or OF_THEIR_OWN & model.keys() or family_of(model):
+        if isinstance(model, str) or names_in(model):  # else it is the study's with changes
             options = model_options(model, f"{path}.model")
         elif study.model is None:
             raise error_at(f"{path}.model", "missing, and the study has none")

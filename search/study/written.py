@@ -13,6 +13,7 @@ from typing import Any
 
 from model.fields import did_you_mean
 from model.spec import family_of
+from model.tasks import make_task, options_of
 from search.errors import UserError, printable
 from search.study.reading import Data, read_data
 from search.study.space import error_at, errors_at
@@ -20,13 +21,10 @@ from search.study.space import error_at, errors_at
 EXTENDS = "extends"
 NAMED = re.compile(r"\$\{([^}]*)\}")
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-SECTIONS_OF_FIELDS = ("space",)
-"""Sections whose keys are paths themselves, as in space.recipe.lr."""
-NAME_MODELS = {"checkpoint", "family", "preset", "rung"}
+NAME_MODELS = {"base", "checkpoint", "family", "preset", "rung"}
 """Keys of a model whose other keys are changes of what they name."""
-TRIALS = {"trials", "directions"}
-READ_IN = {"file": TRIALS, "study": TRIALS, "trials": {"file", "study", "directions"}}
-"""What does not outlast another value of a key of `warm_start`: what was read out of the file, or where from."""
+SHORT = {"model": "preset", "into": "preset", "base": "preset", "warm_start": "file"}
+"""Sections that may be a text, three of them models, and the key whose value it is; a task's text has options too."""
 MOST_EXTENDED = 16
 MOST_TOLD = 12
 """Differences that a remark names at most."""
@@ -62,37 +60,56 @@ UNCHANGED = Changes()
 
 def laid_over_base(base: Data, data: Data) -> Data:
     """Return plain values laid over those that they extend. Name and description are never taken over."""
-    inherited = {key: value for key, value in base.items() if key not in ("name", "about")}
-    own = {key: value for key, value in data.items() if key != EXTENDS}
-    return laid_over(inherited, own)
+    return laid_over(base, {"name": None, "about": None, **data, EXTENDS: None})
 
 
-def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> Data:
-    """Return mappings merged key by key, the one above first; its nulls take keys away.
+def laid_over(below: Mapping[str, Any], above: Mapping[str, Any], section: str = "") -> Data:
+    """Return mappings merged key by key, the one above first; its nulls take keys away. section: the key of both.
 
     >>> laid_over({"recipe": {"lr": 0.1, "steps": 9}}, {"recipe": {"lr": 0.2, "steps": None}})
     {'recipe': {'lr': 0.2}}
     """
-    merged = _kept(below, set(above))
+    merged = _kept(below, above, section)
     for key, value in above.items():
-        under = merged.get(key)
         if value is None:
             merged.pop(key, None)
-        elif isinstance(value, Mapping) and isinstance(under, Mapping):
-            merged[key] = laid_over(under, value)
+        elif isinstance(value, Mapping) and isinstance(under := _spelt_out(merged.get(key), key), Mapping):
+            merged[key] = laid_over(under, value, key)
         else:
             merged[key] = value
     return merged
 
 
-def _kept(below: Mapping[str, Any], named: set[str]) -> Data:
-    """Return what stays of a mapping where keys are given anew: nothing that was read out of a file they had named."""
-    models = NAME_MODELS & below.keys()
-    if models and named & NAME_MODELS - models:  # the fields of another model, such as a checkpoint's
+def names_in(values: Mapping[str, Any], section: str = "model") -> set[str]:
+    """Return what names a model, or a task: keys, and its family or name."""
+    if section == "task":
+        return {str(values.get("name"))} - {"None"}
+    return {*NAME_MODELS & values.keys(), str(family_of(values))} - {"None"}
+
+
+def _kept(below: Mapping[str, Any], above: Mapping[str, Any], section: str) -> Data:
+    """Return what stays of a section where keys are given anew: nothing of another model, task or file of trials."""
+    if section == "warm_start":
+        # A study file's path stays, for another study in that file; a record has its name alone.
+        stays = {"study"} if "trials" not in below else set()
+        return dict(below) if above.keys() <= stays else {}
+    if section not in ("task", *SHORT):
+        return dict(below)
+    named = names_in(below, section)
+    if named and not names_in(above, section) <= named:
         return {}
-    read_in = READ_IN | {str(family_of(below)): {"code", "digest"}}
-    gone = set().union(*(read_in.get(key, ()) for key in named))
+    # What was read out of a module's file, or a tied checkpoint's.
+    read_in = {"base": {"family"}, str(family_of(below)): {"code", "digest"}}
+    gone = set().union(*(read_in.get(key, ()) for key in above))
     return {key: value for key, value in below.items() if key not in gone}
+
+
+def _spelt_out(value: Any, section: str) -> Any:
+    """Return the mapping that a section's text is short for; any other value as it is."""
+    if section == "task" and isinstance(value, str):
+        task = make_task(value)
+        return {"name": task.name, **options_of(task)}
+    return {SHORT[section]: value} if section in SHORT and isinstance(value, str) else value
 
 
 def differences(below: Any, above: Any, path: str = "") -> list[str]:
@@ -187,8 +204,8 @@ def _set_at(container: Any, parts: Sequence[str], value: Any, path: str) -> Any:
         return value
     if isinstance(container, list):
         return _set_in_list(container, parts, value, path)
-    if path == "model" and isinstance(container, str):  # `model: 57p` is short for a preset
-        container = {"preset": container}
+    section = path.rpartition(".")[2]
+    container = _spelt_out(container, section)
     if not isinstance(container, Mapping | None):
         raise error_at(path, f"is {container!r:.60}, which has no {parts[0]}")
 
@@ -196,7 +213,7 @@ def _set_at(container: Any, parts: Sequence[str], value: Any, path: str) -> Any:
     count = _parts_of_key(inside, parts, path)
     key = ".".join(parts[:count])
     place = f"{path}.{key}" if path else key
-    return {**_kept(inside, {key}), key: _set_at(inside.get(key), parts[count:], value, place)}
+    return {**_kept(inside, {key: value}, section), key: _set_at(inside.get(key), parts[count:], value, place)}
 
 
 def _parts_of_key(inside: Mapping[str, Any], parts: Sequence[str], path: str) -> int:
@@ -204,7 +221,7 @@ def _parts_of_key(inside: Mapping[str, Any], parts: Sequence[str], path: str) ->
     for count in range(len(parts), 0, -1):
         if ".".join(parts[:count]) in inside:
             return count
-    if path in SECTIONS_OF_FIELDS:
+    if path == "space":  # whose keys are paths themselves
         of_field = 3 if parts[:2] == ["model", "args"] else 2
         return min(of_field, len(parts))  # a new field: recipe.lr, model.args.width
     return 1

@@ -9,6 +9,7 @@ from click.testing import CliRunner
 import search
 from model import preset
 from model.tasks import make_task
+from model.tied import constrained, tie
 from search.cli import main
 from search.errors import UserError
 from search.run.source import given_study, read_study
@@ -35,6 +36,7 @@ SEARCH = {
     },
 }  # fmt: skip
 
+TIES = ["fc1[1,4] = -fc1[0,0]", "fc1[1,3] = fc1[0,1]"]
 
 BODY = """
     def __init__(self, vocabulary=7, answers=5):
@@ -54,6 +56,17 @@ def read(path, home="home", sets=(), env=()):
 def write(file, **keys):
     Path(file).write_text(json.dumps(keys), encoding="utf-8")
     return file
+
+
+def named_last(below, above):
+    """The spec of a model that is laid over another study's: in a file, over a file's of that, and by a command."""
+    write("a.yaml", **SHORT | {"model": below})
+    spec = read(write("b.yaml", name="b", extends="a.yaml", model=above))[0].base_spec
+    sets = [f"model.{key}={json.dumps(value)}" for key, value in above.items()]
+    recorded, _ = given_study(read("a.yaml")[0], Home("home"), print, Changes((*sets,)))
+    for study in (read(write("c.yaml", name="c", extends="b.yaml"))[0], recorded, read("a.yaml", sets=sets)[0]):
+        assert study.base_spec == spec
+    return spec
 
 
 class TestSet:
@@ -215,24 +228,52 @@ class TestExtends:
             read("short", sets=["model.module=gone.py:Net"])
 
     @pytest.mark.parametrize(
-        ("model", "params"),
+        ("below", "above", "params"),
         [
-            ({"checkpoint": "b.json"}, 67),
-            ({"preset": "46p"}, 46),
-            ({"tie_vo": False}, 67),
+            ({"checkpoint": "57p.json"}, {"checkpoint": "67p.json"}, 67),
+            ({"checkpoint": "57p.json"}, {"preset": "46p"}, 46),
+            ({"checkpoint": "57p.json"}, {"tie_vo": False}, 67),
+            ({"checkpoint": "57p.json"}, {"family": "rope", "ffn": 3}, 122),
+            ({"checkpoint": "tied.json"}, {"base": "57p", "ties": TIES[:1]}, 56),
+            ({"base": "57p", "ties": TIES}, {"preset": "46p"}, 46),
+            ({"base": "57p", "ties": TIES}, {"checkpoint": "67p.json"}, 67),
+            ("57p", {"tie_vo": False}, 67),
         ],
     )
-    def test_a_model_is_the_one_that_is_named_last(self, model, params):
-        write("a.json", spec=preset("57p").as_dict())
-        write("b.json", spec=preset("67p").as_dict())
-        write("a.yaml", **SHORT | {"model": {"checkpoint": "a.json"}})
-        study, _ = read(write("b.yaml", name="b", extends="a.yaml", model=model))
-        assert study.base_spec.params == params
-        assert read(write("c.yaml", name="c", extends="b.yaml"))[0].base_spec == study.base_spec
-        sets = [f"model.{key}={json.dumps(value)}" for key, value in model.items()]
-        recorded, _ = given_study(read("a.yaml")[0], Home("home"), print, Changes((*sets,)))
-        for each in (recorded, *read("a.yaml", sets=sets)[:1]):
-            assert each.base_spec == study.base_spec
+    def test_a_model_is_the_one_that_is_named_last(self, below, above, params):
+        for name in ("57p", "67p"):
+            write(f"{name}.json", spec=preset(name).as_dict())
+        write("tied.json", spec=tie(preset("57p"), constrained(preset("57p"), TIES)).as_dict())
+        assert named_last(below, above).params == params
+
+    @needs_plugins
+    @pytest.mark.parametrize(
+        ("below", "above", "params"),
+        [
+            ({"module": "net.py:Net", "args": {"vocabulary": 13}}, {"checkpoint": "net.json"}, 108),
+            ({"module": "net.py:Net"}, {"preset": "57p"}, 57),
+            ({"preset": "57p", "tie_vo": False}, {"module": "net.py:Net"}, 108),
+        ],
+    )
+    def test_a_module_is_a_model_that_is_named_too(self, below, above, params):
+        Path("net.py").write_text(f"from torch import nn\nclass Net(nn.Module):\n{BODY.replace('=7', '=12')}")
+        own, _ = read(write("own.yaml", **SHORT | {"model": {"module": "net.py:Net"}}))
+        write("net.json", spec=own.base_spec.as_dict())
+        assert named_last(below, above).params == params
+
+    @pytest.mark.parametrize(
+        ("below", "above", "expected"),
+        [
+            ({"name": "subtraction", "signed": True, "base": 3}, {"name": "addition", "base": 4}, "addition base=4"),
+            ({"name": "subtraction", "base": 3}, {"digits": 4}, "subtraction base=3 digits=4"),
+            ("subtraction base=3", {"digits": 4}, "subtraction base=3 digits=4"),
+        ],
+    )
+    def test_options_of_a_task_are_those_of_the_one_that_is_named_last(self, below, above, expected):
+        write("a.yaml", **SHORT | {"task": below})
+        sets = [f"task.{key}={json.dumps(value)}" for key, value in above.items()]
+        for study in (read(write("b.yaml", name="b", extends="a.yaml", task=above))[0], read("a.yaml", sets=sets)[0]):
+            assert study.base_spec.task == make_task(expected)
 
     def test_stages_of_another_study_are_asked_ones_own_task(self):
         stages = [{"name": "wide", "model": "67p"}, {"name": "last", "into": "57p"}]
