@@ -60,7 +60,8 @@ class Reader:
             if EXTENDS in data:
                 base = self._extended(data, folder)
                 data = laid_over_base(base, data)
-            data = inline_files(self.changes.set_in(data), folder)
+            unasked = inline_files(self.changes.set_in(data), folder, are_asked=False)
+            data = inline_files(unasked, folder)
             study = Study.model_validate(data)
         except ValidationError as error:  # first: it is a ValueError too
             lines = list(_lines(error, data))
@@ -68,7 +69,7 @@ class Reader:
             lines = [str(error)]
         else:
             if base:
-                self.say(f"{source}: {remark_on(inline_files(base), data)}")
+                self.say(f"{source}: {remark_on(base, unasked)}")
             return study
         remarked = [printable(f"{source}: {line}{_remark(line)}") for line in lines]
         raise UserError("\n".join(remarked))
@@ -229,7 +230,7 @@ def recorded_study(definition: str, source: str, changes: Changes = UNCHANGED) -
     data = without_unused_keys(json.loads(definition))
     try:
         if changes:  # a record by itself names no file
-            data = inline_files(changes.set_in(data))
+            data = inline_files(changes.set_in(inline_files(data, are_asked=False)))
         return Study.model_validate_json(json.dumps(data))
     except ValidationError as error:
         line = next(_lines(error, data))

@@ -121,35 +121,36 @@ def recipe_of(fields: Data, path: str, base: Data) -> Recipe:
 def inline_files(data: Data, folder: Path = Path(), are_asked: bool = True) -> Data:
     """Return a study's plain values with the files that they name read in, so that a record needs no file.
 
-    folder: where a module's file is looked for. are_asked: False for a study that is extended, whose stages are asked
-    the task of the one that extends it. A model's `checkpoint: DIR` becomes its spec, and `ties: FILE` a list of
-    constraints or a mapping by tensor, in a recipe's stages too; `module: FILE.py:Class` gets the file's text; a
-    recipe's `teacher: DIR` becomes the teacher itself, a task's `entries: {file: FILE}` the table, and a sampler's
-    `warm_start: FILE` its trials. Raise ValueError at the key path.
+    folder: where files of modules and trials are looked for. are_asked: False for a study that is extended: the one
+    that extends it asks stages its own task. A model's `checkpoint: DIR` becomes its spec, and
+    `ties: FILE` a list of constraints or a mapping by tensor, in a recipe's stages too; `module: FILE.py:Class` gets
+    the file's text; a recipe's `teacher: DIR` becomes the teacher itself, a task's `entries: {file: FILE}` the table,
+    and a sampler's `warm_start: FILE` its trials. Raise ValueError at the key path.
     """
     task = data.get("task")
     if isinstance(task, dict):
         task = _inline_table(task, "task")
         data = {**data, "task": task}  # its table is read once
-    return _Reader(folder, task if are_asked else None).entry(data, "")
+    return _Reader(folder, task, are_asked).entry(data, "")
 
 
 @dataclasses.dataclass(frozen=True)
 class _Reader:
     """Reads files into the entries of a study.
 
-    folder: where a module's file is looked for. task: what models of stages are asked, if that is said. Values of a
-    wrong form stay as they are, for the error that names their key.
+    folder: where files of modules and trials are looked for. task: the study's, if it says one. are_asked: as in
+    `inline_files`. Values of a wrong form stay as they are, for the error that names their key.
     """
 
     folder: Path
     task: Any
+    are_asked: bool
 
     def entry(self, entry: Any, path: str) -> Any:
         """Return a study or an entry of it with its files read in, and those of its own entries."""
         if not isinstance(entry, dict):
             return entry
-        readers = {"model": self.model, "recipe": self.recipe, "task": _inline_table, "sampler": self.sampler}
+        readers = {"model": self.model, "recipe": self.recipe, "sampler": self.sampler}
         inlined = dict(entry)
         for key, read in readers.items():
             if isinstance(entry.get(key), dict):
@@ -185,22 +186,27 @@ class _Reader:
         return {**recipe, "stages": read}
 
     def stage(self, stage: Any, path: str) -> Any:
-        """Return a stage with its models and teachers read in.
-
-        Models are asked the study's task, unless they name one.
-        """
+        """Return a stage with its models and teachers read in."""
         if not isinstance(stage, dict):
             return stage
         read = {key: _inline_teacher(stage[key], f"{path}.{key}") for key in stage.keys() & {"recipe", "longer"}}
         for key in stage.keys() & {"model", "into"}:
             model = stage[key]
-            if self.task is not None and isinstance(model, str) and " " not in model:  # the name of a preset
+            is_asked = self.are_asked and self.task is not None
+            if is_asked and isinstance(model, str) and " " not in model:  # the name of a preset
                 model = {"preset": model}
             if isinstance(model, dict):
-                asked = {} if self.task is None else {"task": self.task}
-                model = asked | self.model(model, f"{path}.{key}")
+                model = _asked(self.model(model, f"{path}.{key}"), self.task, is_asked)
             read[key] = model
         return {**stage, **read}
+
+
+def _asked(model: Data, task: Any, is_asked: bool) -> Data:
+    """Return a stage's model with the study's task, unless it names one, or without that, which a record spells out."""
+    if isinstance(model.get("base"), dict):  # a tied model is asked what its base is
+        return {**model, "base": _asked(model["base"], task, is_asked)}
+    own = {key: value for key, value in model.items() if (key, value) != ("task", task)}
+    return {"task": task, **own} if is_asked else own
 
 
 def _inline_teacher(recipe: Any, path: str) -> Any:

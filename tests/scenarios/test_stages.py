@@ -39,14 +39,15 @@ def test_no_rule_ends_a_seed_that_goes_through_stages():
         parse_study(json.dumps(screened), "x")
 
 
-def test_a_stage_goes_into_the_form_of_a_checkpoint(tmp_path):
+@pytest.mark.parametrize("task", ["", "task: addition\n"])
+def test_a_stage_goes_into_the_form_of_a_checkpoint(task):
     form = CERTIFICATES / "7p"
     stages = f"""
   stages:
     - {{name: "57", model: 57p}}
     - {{name: small, model: 46p, into: {{checkpoint: {form}}}, recipe: {{steps: 1000, ramp: 500}}}}
 """
-    study = parse_study(f"name: s\nmodel: {{checkpoint: {form}}}\nseeds: [1]\nrecipe:{stages}", "s.yaml")
+    study = parse_study(f"name: s\n{task}model: {{checkpoint: {form}}}\nseeds: [1]\nrecipe:{stages}", "s.yaml")
     ((spec, recipe),) = study.listed
     assert spec == end_of(road_of(recipe)) == Checkpoint.load(form).spec
     with pytest.raises(UserError, match=r"s.yaml: recipe.stages\[1\].into.checkpoint: nowhere: no such file"):

@@ -14,7 +14,7 @@ from search.cli import main
 from search.errors import UserError
 from search.run.source import given_study, read_study
 from search.store.home import Home
-from search.study.file import parse_study
+from search.study.file import Reader, parse_study
 from search.study.space import points
 from search.study.written import Changes
 from tests import by_tier, needs_plugins
@@ -280,9 +280,16 @@ class TestExtends:
         stages = [{"recipe": {"steps": 40, "ramp": 20 * n}, **stage} for n, stage in enumerate(stages)]
         recipe = SHORT["recipe"] | {"steps": 100, "stages": stages}
         write("a.yaml", **SHORT | {"recipe": recipe, "task": "addition base=3"})
-        study, _ = read(write("b.yaml", name="b", extends="a.yaml", task="addition base=4"))
-        assert {stage.spec.task for stage in road_of(study.base_recipe)} == {make_task("addition base=4")}
-        assert study.base_spec.task == make_task("addition base=4")
+        own = {"name": "b", "task": "addition base=4"}
+        recorded, _ = read("a.yaml")
+        definition = {"short": json.loads(recorded.model_dump_json(by_alias=True))}
+        for study in (
+            read(write("b.yaml", extends="a.yaml", **own))[0],
+            Reader(recorded=definition.get).study(json.dumps(own | {"extends": "short"}), "b", Path()),
+            given_study(recorded, Home("home"), print, Changes((f"task={own['task']}",)))[0],
+        ):
+            assert {stage.spec.task for stage in road_of(study.base_recipe)} == {make_task(own["task"])}
+            assert study.base_spec.task == make_task(own["task"])
         assert "stages" not in read(write("c.yaml", name="c", extends="a.yaml", seeds=[3]))[1][0]
 
 
