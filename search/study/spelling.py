@@ -122,7 +122,7 @@ def inline_files(data: Data, folder: Path = Path(), are_asked: bool = True) -> D
     """Return a study's plain values with the files that they name read in, so that a record needs no file.
 
     folder: where files of modules and trials are looked for. are_asked: False for a study that is extended: the one
-    that extends it asks stages its own task. A model's `checkpoint: DIR` becomes its spec, and
+    that extends it asks stages its own task, and reads trials. A model's `checkpoint: DIR` becomes its spec, and
     `ties: FILE` a list of constraints or a mapping by tensor, in a recipe's stages too; `module: FILE.py:Class` gets
     the file's text; a recipe's `teacher: DIR` becomes the teacher itself, a task's `entries: {file: FILE}` the table,
     and a sampler's `warm_start: FILE` its trials. Raise ValueError at the key path.
@@ -168,7 +168,7 @@ class _Reader:
         return entries
 
     def sampler(self, sampler: Data, path: str) -> Data:
-        return inline_trials(sampler, self.folder)
+        return inline_trials(sampler, self.folder, self.are_asked)
 
     def model(self, model: Data, path: str) -> Data:
         model = _inline_model(model, path)

@@ -57,8 +57,11 @@ class WarmStart(Strict):
         return f"{trials} of {self.file}" if self.file else trials
 
 
-def inline_trials(sampler: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Return the sampler's plain values with the file that `warm_start` names read in. Raises ValueError."""
+def inline_trials(sampler: dict[str, Any], folder: Path, are_read: bool) -> dict[str, Any]:
+    """Return the sampler's plain values with the file that `warm_start` names read in, or with its path from anywhere.
+
+    Raises ValueError.
+    """
     warm = sampler.get("warm_start")
     given = {"file": warm} if isinstance(warm, str) else warm
     # With trials it is a recorded study, which needs its file no more.
@@ -67,6 +70,8 @@ def inline_trials(sampler: dict[str, Any], folder: Path) -> dict[str, Any]:
 
     with errors_at(KEY):
         file = folder / expanded(given["file"])
+    if not are_read:
+        return {**sampler, "warm_start": {**given, "file": str(file.absolute())}}
     try:
         trials = _read(file, given.get("study"))
     except (OSError, ValueError, sqlite3.Error) as error:
@@ -175,7 +180,7 @@ def known_trials(warm: WarmStart, space: Space, directions: Mapping[str, str]) -
     Raises ValueError at the key for columns that mean nothing, and for trials that are no points of the space.
     """
     if not warm.trials:
-        raise error_at(KEY, "has no completed trial")
+        raise error_at(KEY, "has no completed trial" if warm.file else "has no completed trial, and names no file")
     if warm.directions and warm.directions != [*directions.values()]:
         theirs = ", ".join(warm.directions)
         ours = ", ".join(f"{name} ({direction})" for name, direction in directions.items())

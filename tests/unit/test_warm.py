@@ -11,6 +11,7 @@ from search.errors import UserError
 from search.kinds.proposals import Proposals
 from search.run.extension import check_extension
 from search.study.file import parse_study, recorded_study
+from search.study.written import Changes
 from tests.bad_studies import GOOD
 from tests.commands import refusal
 from tests.searches import Memory, asked, numbers, row, train
@@ -123,24 +124,36 @@ def test_the_record_needs_no_file_and_another_file_is_refused(tmp_path):
 
 
 def test_trials_are_those_of_the_file_that_is_named_last(tmp_path):
-    write_database(tmp_path, "theirs")
+    base = tmp_path / "lib" / "base.yaml"
+    base.parent.mkdir()
+    write_database(base.parent, "theirs", "second")
     (tmp_path / "two.csv").write_text(ROWS)
     (tmp_path / "one.csv").write_text(ROWS.partition("false")[0])
-    base = tmp_path / "base.yaml"
+    extended = "name: own\nextends: lib/base.yaml\nsampler: {warm_start: %s}\n"
     for below, above, values in [
-        ("two.csv", "{file: one.csv}", [[0.1]]),
-        ("one.csv", "{file: other.db, study: theirs}", [[0.1], [0.9]]),
-        ("other.db", "{file: one.csv}", [[0.1]]),
-        ("one.csv", "{trials: [{recipe.lr: 0.02, model.tie_vo: true, value: 0.5}]}", [[0.5]]),
+        ("../two.csv", "{file: one.csv}", [[0.1]]),
+        ("../one.csv", "{file: lib/other.db, study: theirs}", [[0.1], [0.9]]),
+        ("{file: other.db, study: theirs}", "{file: one.csv}", [[0.1]]),
+        ("{file: other.db, study: second}", "{study: theirs}", [[0.1], [0.9]]),
+        ("other.db", "{study: theirs}", [[0.1], [0.9]]),
+        ("../one.csv", "{trials: [{recipe.lr: 0.02, model.tie_vo: true, value: 0.5}]}", [[0.5]]),
     ]:
-        sampler = "sampler: {name: tpe, configurations: 12, warm_start: %s}\n"
-        base.write_text(GOOD + SPACE + sampler % below)
-        study = parse_study("name: own\nextends: base.yaml\n" + sampler % above, "test", tmp_path)
+        base.write_text(f"{GOOD}{SPACE}sampler: {{name: tpe, configurations: 12, warm_start: {below}}}\n")
+        study = parse_study(extended % above, "test", tmp_path)
         assert [trial.values for trial in Proposals(study, Memory()).optuna.get_trials()] == values
         assert ("one.csv" in study.kind.proposer) == ("one.csv" in above)
-    base.write_text(GOOD + SPACE + sampler % "other.db")
-    with pytest.raises(UserError, match=r"other.db: has no study 'nobody', it has 'theirs'"):
-        parse_study("name: own\nextends: base.yaml\nsampler: {warm_start: {study: nobody}}", "test", tmp_path)
+    base.write_text(base.read_text().replace("../one.csv", "other.db"))
+    with pytest.raises(UserError, match=r"other.db: has no study 'nobody', it has 'theirs', 'second'"):
+        parse_study(extended % "{study: nobody}", "test", tmp_path)
+
+
+def test_a_record_knows_no_file_for_another_study_of_it(tmp_path):
+    write_database(tmp_path, "theirs", "second")
+    definition = study_of("{file: other.db, study: theirs}", folder=tmp_path).model_dump_json(by_alias=True)
+    named = f"sampler.warm_start.file={tmp_path}/other.db", "sampler.warm_start.study=second"
+    with pytest.raises(UserError, match=r"^x: sampler.warm_start: has no completed trial, and names no file$"):
+        recorded_study(definition, "x", Changes(named[1:]))
+    assert recorded_study(definition, "x", Changes(named)).sampler.warm_start.study == "second"
 
 
 WRONG = {
