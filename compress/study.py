@@ -43,7 +43,7 @@ class StudyDescent:
         self.descent = Descent(DatabaseCandidates(records), rules)
         origins = [] if self.descent.candidates else list(map(_origin, parents))
         with reraise_as():  # its path says where
-            for spec in [origin[0] for origin in origins] or map(self.descent.base_of, self.descent.accepted):
+            for spec in [ties_of(spec)[0] for spec, *_ in origins] or map(self.descent.base_of, self.descent.accepted):
                 check_fit(spec, study.base_recipe, has_start=True)
                 study.stop.check(spec, study.base_recipe)
         if origins:

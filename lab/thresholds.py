@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from adders.proof.file import is_of_program
+from adders.proof.file import own_verdict
 from model.tied import Count, count
 from model.verdict import claim_beside, is_right
 from search.errors import UserError, reraise_as
@@ -74,7 +74,7 @@ def is_proved(path: Path, checkpoint: Checkpoint) -> bool:
     spec, theta_P = checkpoint.spec, checkpoint.theta_P
     claim = claim_beside(path, spec, theta_P)
     verdict = claim if path.resolve().parent == OURS.resolve() else own(claim)
-    return bool(verdict and is_right(verdict) and is_of_program(verdict, spec, theta_P))
+    return bool(is_right(verdict) and own_verdict(verdict, spec, theta_P))
 
 
 def threshold_of(checkpoint: Checkpoint) -> str:

@@ -121,8 +121,8 @@ def recipe_of(fields: Data, path: str, base: Data) -> Recipe:
 def inline_files(data: Data, folder: Path = Path(), are_asked: bool = True) -> Data:
     """Return a study's plain values with the files that they name read in, so that a record needs no file.
 
-    folder: where files of modules and trials are looked for. are_asked: False for a study that is extended: the one
-    that extends it asks stages its own task, and reads trials. A model's `checkpoint: DIR` becomes its spec, and
+    folder: where files of modules and trials are looked for. are_asked: False for a study that is extended: the task of
+    its stages, and its trials, are left to the one that extends it. A model's `checkpoint: DIR` becomes its spec, and
     `ties: FILE` a list of constraints or a mapping by tensor, in a recipe's stages too; `module: FILE.py:Class` gets
     the file's text; a recipe's `teacher: DIR` becomes the teacher itself, a task's `entries: {file: FILE}` the table,
     and a sampler's `warm_start: FILE` its trials. Raise ValueError at the key path.

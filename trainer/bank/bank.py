@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from model.presets import preset_name
-from model.spec import Spec, choices
+from model.spec import Kernel, Spec, choices
 from trainer.bank import saved
 from trainer.bank.tracker import QUEUED, RUNNING, Result, SeedTracker
 from trainer.data import hard_examples
@@ -420,7 +420,7 @@ def backend_of(spec: Spec, recipe: Recipe, device: str, compiled: bool) -> Engin
 def _why_not(spec: Spec, recipe: Recipe) -> str | None:
     """Return why the engine cannot train a spec: "" where that was said before the start. None: it can."""
     taught = [teacher_of(recipe.teacher).spec] if recipe.teacher else []
-    kernels = []
+    kernels = list[Kernel]()
     for each in (spec, *taught):
         found = choice_of(each)
         if not found.kernel:
