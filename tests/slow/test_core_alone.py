@@ -50,8 +50,10 @@ def installed(core, left):
     for name in ("adder-search", "adder-search-lab"):  # no other plug-in is declared
         about = site / f"{name.replace('-', '_')}-0.1.0.dist-info"
         about.mkdir()
-        (about / "METADATA").write_text(metadata.distribution(name).read_text("METADATA"))
-        points = [p for p in metadata.distribution(name).entry_points if p.module.partition(".")[0] in left]
+        # What is installed: building a wheel leaves an .egg-info in the tree, which may be of an earlier version.
+        (ours,) = metadata.distributions(name=name, path=[sysconfig.get_path("purelib")])
+        (about / "METADATA").write_text(ours.read_text("METADATA"))
+        points = [p for p in ours.entry_points if p.module.partition(".")[0] in left]
         lines = [f"[{p.group}]\n{p.name} = {p.value}" for p in points]
         (about / "entry_points.txt").write_text("\n".join(lines))
     command = folder / "bin/adder-search"
