@@ -150,7 +150,7 @@ def test_a_meeting_that_is_left_out_is_a_race(name, header, before, tmp_path):
     bank = bank_of(SHAPES[name], batch=16)
     machine = ThreadedMachine(tmp_path, (header, before))
     # A number that one thread reads too early may be an index, so a race can end in a fault before it is reported.
-    with pytest.raises(CudaError, match="ThreadSanitizer: (data race|SEGV)"):
+    with pytest.raises(CudaError, match=r"ThreadSanitizer: (data race|SEGV)"):
         CudaBackend(bank.spec, bank.pairs[0].recipe, machine).train(bank.state, bank.hyper, 30)
 
 
