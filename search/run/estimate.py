@@ -27,7 +27,6 @@ from trainer import Recipe
 from trainer.engine.accelerators import accelerator
 from trainer.recipe.stages import road_of
 
-MOST_SIZES = 24  # numbers of parameters that are listed each
 EAGER = 100
 """Seed-steps/s of a core at batch 256 without the engine: a guess."""
 NICENESS = "RAY_worker_niceness"

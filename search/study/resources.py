@@ -1,6 +1,6 @@
 """The sections `resources` and `faults` of a study file: the machine's share of a worker, and its failures."""
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
@@ -50,11 +50,6 @@ class Resources(Strict):
     @property
     def threads(self) -> int:
         return int(self.cpu) or 1  # of half a core too
-
-    @property
-    def bank(self) -> dict[str, Any]:
-        """What a bank is built from, without the place where it trains."""
-        return self.model_dump(exclude={"cpu", "gpu", "accelerator_type"})
 
     @field_validator("cpu", "gpu")
     @classmethod
