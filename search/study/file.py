@@ -60,7 +60,9 @@ class Reader:
             if EXTENDS in data:
                 base = self._extended(data, folder)
                 data = laid_over_base(base, data)
-            unasked = inline_files(self.changes.set_in(data), folder, are_asked=False)
+            unasked = self.changes.set_in(data)
+            if base:  # as it was read, so that both can be compared
+                unasked = inline_files(unasked, folder, are_asked=False)
             data = inline_files(unasked, folder)
             study = Study.model_validate(data)
         except ValidationError as error:  # first: it is a ValueError too
