@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import fcntl
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -39,13 +41,17 @@ def add(table: Path, seeds: pd.DataFrame, **part: object) -> None:
         file.write(head + text)
 
 
-def train(plan: Path, homes: Path, table: Path, titled: str | None = None, **part: object) -> None:
-    """Train a plan's study in a home of its name and add its seeds to a table; nothing if the table has its part.
+def train(study: Path | Mapping[str, Any], homes: Path, table: Path, titled: str | None = None, **part: object) -> None:
+    """Train a study in a home of its name and add its seeds to a table; nothing if the table has its part.
 
-    titled: the column that names each seed's configuration, where the study has several.
+    titled: the column that names each seed's configuration, where the study has several. Exits where the study was
+    stopped before its end: a table has a part when all of it has ended.
     """
     if has(table, **part):
         return
-    seeds = search.run(plan, home=homes / plan.stem).seeds
-    titles = {titled: seeds["title"]} if titled else {}
-    add(table, seeds, **part, **titles)
+    name = study.stem if isinstance(study, Path) else study["name"]
+    trained = search.run(study, home=homes / name)
+    if not trained.is_done:
+        raise SystemExit(repr(trained))
+    titles = {titled: trained.seeds["title"]} if titled else {}
+    add(table, trained.seeds, **part, **titles)

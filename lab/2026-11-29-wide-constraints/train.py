@@ -11,7 +11,6 @@ from typing import Any
 
 import yaml
 
-import search
 from lab import outcomes
 
 HERE = Path(__file__).parent
@@ -34,10 +33,7 @@ def main(folder: str, first: str = "0", step: str = "1") -> None:
     """Train every `step`-th arm from `first` on."""
     for scale, study in arms()[int(first) :: int(step)]:
         arm = study["configurations"][0]["name"]
-        if outcomes.has(OUTCOMES, scale=scale, arm=arm):
-            continue
-        trained = search.run(study, home=Path(folder) / study["name"])
-        outcomes.add(OUTCOMES, trained.seeds, scale=scale, arm=arm)
+        outcomes.train(study, Path(folder), OUTCOMES, scale=scale, arm=arm)
 
 
 if __name__ == "__main__":
