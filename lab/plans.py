@@ -8,7 +8,8 @@ from typing import Any
 
 import yaml
 
-from model import Spec, preset
+from model import Spec, preset, preset_name
+from search.study import spelling
 from search.study.file import load_study
 from search.study.schema import Study
 
@@ -22,9 +23,14 @@ def load_plan(name: str) -> Study:
 
 
 def toggled(spec: Spec, constraint: str) -> Spec:
-    """Return a spec with a constraint, `tie_vo` or `qk_dim=4`, taken off, or applied."""
-    name, _, value = constraint.partition("=")
-    return spec.toggled(name, int(value) if value else True)
+    """Return a spec with a constraint, `tie_vo` or `qk_dim=4`, taken off, or applied.
+
+    Raises ValueError where that is no comparison: with a constraint a net has fewer numbers than without it.
+    """
+    other = spelling.toggled(spec, constraint, "toggle")
+    if other is None or other.params == spec.params:
+        raise ValueError(f"{constraint} is no constraint of {preset_name(spec)}: with it there are no fewer numbers")
+    return other
 
 
 def changes(spec: Spec, base: str) -> dict[str, Any]:

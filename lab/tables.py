@@ -19,6 +19,7 @@ from trainer.stopping import RULES
 
 GREY, BLUE = "#b9bec5", "#1f5aa6"
 GROKKED = "outcome == 'grokked'"
+OPEN = "Open: not all of its seeds have ended."
 
 
 @cache

@@ -3,7 +3,8 @@
 import pytest
 
 from lab.cascade import trainable
-from lab.plans import LAB, load_plan
+from lab.plans import LAB, load_plan, toggled
+from model import preset
 from search.study.file import shipped_studies
 from search.study.trial import Configuration
 from trainer.stopping.hopeless import CONFIGURATIONS
@@ -16,6 +17,14 @@ def test_a_plan_is_a_study_of_its_files_name_and_no_shipped_one(name):
     plan = load_plan(name)
     assert plan.name == name and plan.about and name not in shipped_studies()
     assert plan.rounds
+
+
+@pytest.mark.parametrize(("name", "constraint"), [("170p", "qk_dim=4"), ("141p", "qk_dim=5")])
+def test_with_a_constraint_that_is_toggled_there_are_fewer_numbers(name, constraint):
+    said = f"{constraint} is no constraint of {name}: with it there are no fewer numbers"
+    with pytest.raises(ValueError, match=said):
+        toggled(preset(name), constraint)
+    assert toggled(preset("100p"), "qk_dim=4").params < 100 and toggled(preset("67p"), "qk_dim=4").params > 67
 
 
 def test_the_rule_for_hopeless_seeds_was_measured_where_none_was_given_up():
