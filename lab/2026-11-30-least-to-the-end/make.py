@@ -10,13 +10,15 @@ import pandas as pd
 import yaml
 
 from lab.plans import write_plan
-from lab.tables import GROKKED, k_of_n, markdown, rate, read, with_interval
+from lab.tables import GROKKED, markdown, read, with_interval
 from search.stats.counting import GrokRate
 
 HERE = Path(__file__).parent
 LAW = HERE.parent / "2026-11-24-law-of-size" / "law-least.yaml"
 SIZES = (32, 28, 22)
 """Numbers, in the order in which they are trained."""
+RUNS = 1_024
+"""Of a size in the law."""
 
 
 def law_rows(size: int) -> pd.DataFrame:
@@ -46,14 +48,19 @@ def write_studies() -> None:
 
 
 def to_the_end() -> str:
-    """Return the shares that grok: of the runs that the screen had ended, and of all of a size."""
+    """Return the shares that grok: of the runs that the screen had ended, and of all of a size that has ended."""
     lines = []
     for size in SIZES:
-        trained = rate(f"least.csv where size == {size}")
-        ended_alone = law_rows(size).query("outcome != 'screened'")
-        grokked = trained.grokked + len(ended_alone.query(GROKKED))
-        of_all = GrokRate(grokked, trained.n + len(ended_alone))
-        lines.append((size, k_of_n(trained), with_interval(of_all)))
+        trained, law = read("least.csv").query("size == @size"), law_rows(size)
+        is_screened = law["outcome"].eq("screened")
+        if set(trained["init_seed"]) != set(law.loc[is_screened, "init_seed"]):
+            lines.append((size, "open", "open"))
+            continue
+        ended_alone = law[~is_screened]
+        n = len(trained) + len(ended_alone)
+        assert n == RUNS, f"{n} runs of {size} numbers"
+        again, alone = (len(rows.query(GROKKED)) for rows in (trained, ended_alone))
+        lines.append((size, f"{again} of {len(trained)}", with_interval(GrokRate(again + alone, n))))
     return markdown(("numbers", "of the runs that the screen ended", "of all runs"), lines)
 
 
