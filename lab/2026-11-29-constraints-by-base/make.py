@@ -107,7 +107,7 @@ def p_together(more_V: np.ndarray, draw: np.random.Generator) -> float:
 
     By flips of the signs of whole seeds, as a seed is the same vector in all bases.
     """
-    signs_NV = 2 * draw.integers(2, size=(PERMUTATIONS, len(more_V))) - 1
+    signs_NV = 2 * draw.integers(2, size=(PERMUTATIONS, len(more_V)), dtype=np.int8) - 1
     beyond = np.abs(signs_NV @ more_V) >= abs(more_V.sum())
     return float((beyond.sum() + 1) / (PERMUTATIONS + 1))
 

@@ -44,7 +44,7 @@ def turns() -> pd.DataFrame:
 
 def stops() -> pd.DataFrame:
     """Return the judged sets of one number fewer than descents' last ones."""
-    return table_of(STOPS, "parent")
+    return table_of(STOPS, "parent", "left", "cpu_s")
 
 
 def kept() -> dict[str, dict[str, Any]]:
@@ -119,6 +119,9 @@ def overlaps_across() -> str:
 @reported
 def closest() -> str:
     """Return the closest sets of one number fewer than each descent's last, of those judged, and what binds."""
+    judged, descents = stops()["parent"].nunique(), len(kept())
+    if judged < descents:
+        return f"{judged} of {descents} descents are judged."
     lines = []
     for descent, sets in stops().sort_values(["left", "cpu_s"]).groupby("parent"):
         for row in sets.head(CLOSEST).itertuples():

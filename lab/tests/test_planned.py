@@ -156,10 +156,14 @@ def test_tables_of_ten_winners_wait_for_the_last_turn(ten):
     ten.NETS.write_text(json.dumps({f"1-{reach}": {"spec": spec} for reach, spec in known.items()}))
     assert ten.overlaps_inside().splitlines()[::2] == ["|  | 10p-inside |", "| 1 | 100 |"]
     assert ten.overlaps_across().splitlines()[::2] == ["|  | 6p |", "| 1 | 100 |"]
+    assert ten.closest() == "0 of 2 descents are judged."
 
     stops = [f"1-tensor,{left},1,x{left},{'PROVED' if left == 0.1 else ''},3,1,2" for left in (0.4, 0.1, 0.3, 0.2)]
+    stops.append("1-values,0.5,1,x0.5,,3,1,2")
     ten.STOPS.write_text("\n".join(["parent,left,cpu_s,ties_added,verdict,digit,a,b", *stops]))
-    assert ten.closest().splitlines()[2:] == [
+    *inside, across = ten.closest().splitlines()[2:]
+    assert across.startswith("| 1-values | 1 | x0.5 | 0.500 | no | ")
+    assert inside == [
         f"| 1-tensor | 4 | x{left} | {left:.3f} | {verdict} | Z3 of 1 + 2 |"
         for left, verdict in ((0.1, "PROVED"), (0.2, "no"), (0.3, "no"))
     ]
