@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import click
 
 from search.cli.options import home_option
-from search.errors import UserError, masked
+from search.errors import Failure, UserError, masked
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -101,25 +101,38 @@ def _serve(home: Home, port: int, token: str | None, has_browser: bool, behind: 
     """Serve the MLflow UI until Ctrl-C. token: what a browser has to know; None: nothing. behind: a proxy's address."""
     from tracking.doors import pages
     from tracking.server import ADDRESS, listening, serve
-    from tracking.store import connect
 
     uri, link = home.tracking_uri, home.path / LINK
     with listening(port) as listener:
+        client = _connect(home, uri)
         start = f"{behind or f'http://{ADDRESS}:{port}'}/"
         entrance = f"{start}?token={token}" if token else start
         click.echo(f"{entrance}#/experiments shows {home.path} (Ctrl-C ends)")
         if token:
             click.echo("These work in a browser that has opened it:")
-        page = show_studies(connect(home, uri), start)
+        page = show_studies(client, start)
         click.echo("Studies that begin from now on are at the first address.")
         if page and has_browser:
-            write_link(link, entrance + page.removeprefix(start))
-            open_page(link.as_uri())
+            with suppress(OSError):  # where nothing can be written, the address has been printed
+                write_link(link, entrance + page.removeprefix(start))
+                open_page(link.as_uri())
         try:
             templates = [template() for template in pages()]
-            serve(listener, home, uri, token, lambda: link.unlink(missing_ok=True), templates, behind)
+            serve(listener, home, uri, token, lambda: remove_link(link), templates, behind)
         finally:
-            link.unlink(missing_ok=True)
+            remove_link(link)
+
+
+def _connect(home: Home, uri: str) -> MlflowClient:
+    """Return a client of a local store. Raises Failure, also for a home that was moved and cannot be written."""
+    from tracking.store import connect
+
+    try:
+        return connect(home, uri)
+    except Failure as error:
+        if "readonly database" not in str(error):
+            raise
+        raise Failure(f"{home.mlflow_db}: names the home's former place and cannot be written; copy the home") from None
 
 
 def show_studies(client: MlflowClient, start: str) -> str | None:
@@ -143,11 +156,17 @@ def show_studies(client: MlflowClient, start: str) -> str | None:
 
 def write_link(path: Path, page: str) -> None:
     """Write a page that leads to another and is its owner's alone: all users see a browser's command line."""
-    path.unlink(missing_ok=True)
+    remove_link(path)
     path.touch(mode=0o600, exist_ok=False)
     path.write_text(
         f'<meta charset="utf-8"><meta http-equiv="refresh" content="0; url={escape(page)}">', encoding="utf-8"
     )
+
+
+def remove_link(path: Path) -> None:
+    """Remove the page, if it is there and can be."""
+    with suppress(OSError):
+        path.unlink()
 
 
 def open_page(page: str) -> None:

@@ -4,13 +4,17 @@ nothing in its place, and say in one line what is not there.
 
 import os
 import subprocess
+import webbrowser
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.commands import call, fails_with_one
+from tests.commands import call, done, fails_with_one
 from tests.homes import STUDY, two_studies
+from tests.processes import free_port
+from tracking import server
+from tracking import ui as ui_command
 
 COMMANDS = (
     ("pull", "sweep", "-o", "best"),
@@ -97,14 +101,35 @@ def read_only(folder):
             subprocess.run(["umount", "-l", folder], check=True)
 
 
-@pytest.mark.parametrize("words", COMMANDS)
-def test_a_home_that_cannot_be_written_is_read_where_it_was_taken_to(words, home):
+@contextmanager
+def taken_elsewhere(home):
+    """A home under another name, where it cannot be written."""
     home.rename(moved := home.with_name("moved"))
     try:
         with read_only(moved):
-            assert call(*words, "--home", "moved").exit_code in (0, 2), "2: nothing to be put into a table"
+            yield moved
     finally:
         moved.rename(home)
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_a_home_that_cannot_be_written_is_read_where_it_was_taken_to(words, home):
+    with taken_elsewhere(home):
+        assert call(*words, "--home", "moved").exit_code in (0, 2), "2: nothing to be put into a table"
+
+
+def test_the_ui_shows_a_home_that_cannot_be_written_and_opens_no_page_of_it(home, monkeypatch):
+    """Taken elsewhere it is one line: MLflow would have to be told where its artifacts are."""
+    opened = []
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    monkeypatch.setattr(ui_command, "_has_display", lambda: True)
+    monkeypatch.setattr(server, "serve", lambda door, home, uri, token, entered, *given: entered())
+    with read_only(home):
+        assert f"#/experiments shows {home} " in done("ui", "--port", free_port(), "--home", "runs")
+    assert not opened
+    with taken_elsewhere(home) as moved:
+        line = fails_with_one(1, "ui", "--port", free_port(), "--home", "moved")
+    assert line == f"{moved / 'mlflow.db'}: names the home's former place and cannot be written; copy the home"
 
 
 @pytest.mark.full
