@@ -37,6 +37,16 @@ def test_the_notebook_is_kept_without_what_it_printed():
     assert len(cells("code")) <= 10 and len(cells("markdown")) <= len(cells("code"))
 
 
+def test_the_wheel_that_make_wheel_makes_is_installed_or_else_a_clone(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    before, found = "".join(cells("code")[0]["source"]).partition("\nif ")[0], {}
+    exec(before, found)
+    assert found["PACKAGE"] == tmp_path / "adder-search"
+    (wheel := tmp_path / "adder_search-0.1.0-py3-none-manylinux_2_34_x86_64.whl").touch()
+    exec(before, found)
+    assert found["PACKAGE"] == wheel
+
+
 @needs_plugins
 def test_its_commands_have_the_options_that_it_gives():
     assert {words[1] for words in commands()} == {"run", "best", "pull", "verify", "export"}
