@@ -108,7 +108,7 @@ def test_no_task_runs_beside_a_secret():
 
 # ---- Slurm: two nodes that are this machine
 
-SRUN = 'while [[ "${1:-}" == --* ]]; do shift; done\nexec "$@"'
+SRUN = 'echo "srun $SRUN_CPUS_PER_TASK" >> "$CALLS"\nwhile [[ "${1:-}" == --* ]]; do shift; done\nexec "$@"'
 RAY = r"""
 echo "ray $*" >> "$CALLS"
 case "$1" in
@@ -157,8 +157,8 @@ def called(folder):
 
 @pytest.mark.parametrize("mps", [None, "starts", "fails"])
 def test_a_slurm_job_runs_a_study_on_its_nodes(mps, job, tmp_path):
-    """Ray on every node with the job's CPUs and GPUs, a token of its own, an MPS where it is asked for and
-    starts (else Ray's workers do not look for it), and the run's exit code.
+    """Ray on every node with the job's CPUs, which each srun is told, and GPUs, a token of its own, an MPS where it
+    is asked for and starts (else Ray's workers do not look for it), and the run's exit code.
     """
     program = tmp_path / "bin" / "nvidia-cuda-mps-control"
     program.write_text(f'#!/bin/sh\n[ "$1" ] || echo "to mps: $(cat)" >> "$CALLS"\n[ {mps} = starts ]\n')
@@ -173,7 +173,7 @@ def test_a_slurm_job_runs_a_study_on_its_nodes(mps, job, tmp_path):
     heads = [line for line in lines if line.startswith("ray start") and " --head " in line]
     others = [line for line in lines if line.startswith("ray start") and " --head " not in line]
     assert len(heads) == len(others) == 1
-    assert all("--num-cpus=8 --num-gpus=4" in line for line in (*heads, *others))
+    assert all("--num-cpus=8 --num-gpus=4" in line for line in (*heads, *others)) and lines.count("srun 8") == 3
     address = re.search(r"--address=(\S+:20077)$", others[0])[1]
     (run,) = [line for line in lines if line.startswith("run ")]
     assert run == f"run {address} token 64 run studies/57p.yaml --max-hours 1"
