@@ -62,7 +62,8 @@ ENV PYTHONUNBUFFERED=1 \
     ADDER_SEARCH_HOME=/var/lib/adder/home \
     RAY_USAGE_STATS_ENABLED=0 \
     MLFLOW_DISABLE_TELEMETRY=true
-USER adder
+# adder, by number: where a pod's user must not be root, Kubernetes takes no name.
+USER 1000:1000
 WORKDIR /study
 ENTRYPOINT ["adder-entrypoint"]
 CMD ["adder-search", "--help"]

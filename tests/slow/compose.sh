@@ -97,7 +97,7 @@ build() {
     timeout --foreground 3000 docker build ${BUILD_ARGS:-} --tag "$ADDER_IMAGE" --build-arg PYTHON_IMAGE="$PYTHON_IMAGE" \
         --build-arg TORCH_INDEX="${TORCH_INDEX:-}" --build-arg WHEELS="${WHEELS:-wheels}" . >"$WORK/build.log" 2>&1 ||
         { tail -n 30 "$WORK/build.log" >&2 && fail "docker build"; }
-    [ "$(docker image inspect --format '{{.Config.User}}' "$ADDER_IMAGE")" = adder ] || fail "the image runs as root"
+    [ "$(docker image inspect --format '{{.Config.User}}' "$ADDER_IMAGE")" = 1000:1000 ] || fail "the image runs as root"
 }
 
 # Every container that exists, those that have ended too: no privilege, and an end to its memory and processes.

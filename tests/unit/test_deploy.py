@@ -41,16 +41,25 @@ def test_kubernetes_takes_every_pod(template):
     kubernetes_validate.validate(pod | {"spec": template["spec"]}, KUBERNETES, strict=True)
 
 
+def is_confined(may):
+    """Whether a container's user is not root, by a number (the kubelet asks no name), and has no further rights."""
+    is_plain = may["runAsNonRoot"] and min(may["runAsUser"], may["runAsGroup"]) > 0
+    return is_plain and not may["allowPrivilegeEscalation"] and may["capabilities"] == {"drop": ["ALL"]}
+
+
 @pytest.mark.parametrize("template", PODS)
 def test_no_container_may_more_than_it_needs(template):
     assert template["spec"]["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     for container in template["spec"]["containers"]:
         may = container["securityContext"]
-        assert may["runAsNonRoot"] and may["runAsUser"] and not may["allowPrivilegeEscalation"]
-        assert may["capabilities"] == {"drop": ["ALL"]} and may["readOnlyRootFilesystem"]
+        assert is_confined(may) and may["readOnlyRootFilesystem"]
         assert "/tmp" in [mount["mountPath"] for mount in container["volumeMounts"]]
         assert {"name": "HOME", "value": "/tmp"} in container["env"]
         assert set(container["resources"]["limits"]) >= {"cpu", "memory"}
+
+
+def test_nor_may_the_autoscaler():
+    assert is_confined(clusters()["raycluster"]["autoscalerOptions"]["securityContext"])
 
 
 POLICIES = list(yaml.safe_load_all((KUBERAY / "networkpolicy.yaml").read_text()))
@@ -86,6 +95,12 @@ def test_no_worker_reaches_a_database_or_the_world(template, request):
 def secrets_of(container):
     mounted = [m["mountPath"] for m in container["volumeMounts"] if m["name"] == "secrets"]
     return mounted + [e["name"] for e in container.get("env", []) if "valueFrom" in e]
+
+
+def test_the_secret_that_the_page_makes_has_what_the_pods_read_of_it():
+    made = set(re.findall(r"--from-file=secrets/(\w+)", (KUBERAY / "kuberay.md").read_text()))
+    for name in clusters():
+        assert set(re.findall(r"/run/secrets/adder/(\w+)", (KUBERAY / f"{name}.yaml").read_text())) == made
 
 
 def test_the_cluster_keeps_the_workers_that_it_begins_with():
