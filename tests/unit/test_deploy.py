@@ -121,6 +121,25 @@ def test_no_task_runs_beside_a_secret():
         assert pod["spec"]["automountServiceAccountToken"] is False
 
 
+# ---- what docs/cluster.md has a person type
+
+PAGE = (ROOT / "docs" / "cluster.md").read_text()
+
+
+def test_a_browser_may_write_to_the_server_that_the_page_starts():
+    """MLflow refuses the POSTs of its own pages, unless they are from localhost or an origin that it was given."""
+    (command,) = re.findall(r"`(mlflow server [^`]*)`", PAGE)
+    assert re.search(r"--allowed-hosts (\S+) --cors-allowed-origins http://\1( |$)", " ".join(command.split()))
+
+
+def test_rays_token_is_its_owners_alone_and_where_ray_looks_for_it():
+    """Ray makes it, and scp copies it, with what modes the umask leaves."""
+    typed = "".join(re.findall("^    .*\n", PAGE.partition("\n## Four")[2].partition("\n## ")[0], re.MULTILINE))
+    assert 0 < typed.find("umask 077") < typed.find("ray get-auth-token")
+    places = re.findall(r"\S*\.ray\b", typed)
+    assert set(places) == {"~/.ray", "head:.ray"}, places
+
+
 # ---- Slurm: two nodes that are this machine
 
 SRUN = 'echo "srun $SRUN_CPUS_PER_TASK" >> "$CALLS"\nwhile [[ "${1:-}" == --* ]]; do shift; done\nexec "$@"'
