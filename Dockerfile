@@ -58,6 +58,8 @@ ENV PATH=/opt/adder/bin:$PATH
 COPY --from=source /wheel /wheel
 RUN pip install --no-index --no-deps --no-cache-dir --disable-pip-version-check /wheel/*.whl && pip check
 COPY docker/entrypoint.sh /usr/local/bin/adder-entrypoint
+# Its mode is the checkout's, which may be its owner's alone; COPY --chmod is BuildKit's.
+RUN chmod 755 /usr/local/bin/adder-entrypoint
 ENV PYTHONUNBUFFERED=1 \
     ADDER_SEARCH_HOME=/var/lib/adder/home \
     RAY_USAGE_STATS_ENABLED=0 \

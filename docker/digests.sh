@@ -13,9 +13,7 @@ digest() {
 postgres="$(digest "${POSTGRES_TAG:-postgres:15-bookworm}")"
 python="$(digest "${PYTHON_TAG:-python:3.11-slim-bookworm}")"
 touch "$file"
-{
-    grep -vE '^(POSTGRES|PYTHON)_IMAGE=' "$file" || true
-    printf 'POSTGRES_IMAGE=%s\nPYTHON_IMAGE=%s\n' "$postgres" "$python"
-} >"$file.new"
-mv "$file.new" "$file"
+others="$(grep -vE '^(POSTGRES|PYTHON)_IMAGE=' "$file" || true)"
+# Into the file that is there: it keeps its mode.
+printf '%s\n' ${others:+"$others"} "POSTGRES_IMAGE=$postgres" "PYTHON_IMAGE=$python" >"$file"
 tail -n 2 "$file"

@@ -3,10 +3,12 @@
 set -euo pipefail
 
 # A password goes from its file (HOST:PORT:DATABASE:USER:PASSWORD) to psql's standard input: no command line shows it.
+# As libpq does, `read` without -r takes `\:` for a colon and `\\` for a backslash, and ends it at a bare colon.
 create_user() {
-    local user="$1" line
-    IFS= read -r line <"/run/secrets/${user}_pgpass"
-    printf "\\\\set password '%s'\nCREATE ROLE %s LOGIN PASSWORD :'password';\n" "${line##*:}" "$user" | sql
+    local user="$1" password
+    IFS=: read _ _ _ _ password _ <"/run/secrets/${user}_pgpass" || [ -n "$password" ] # the line may lack its end
+    password="$(sed "s/[\\\\']/\\\\&/g" <<<"$password")" # as psql reads it in quotes
+    printf "\\\\set password '%s'\nCREATE ROLE %s LOGIN PASSWORD :'password';\n" "$password" "$user" | sql
 }
 
 create_database() {

@@ -3,6 +3,7 @@ requirements/ has the hashes of what is installed.
 """
 
 import re
+import shutil
 import subprocess
 from configparser import ConfigParser
 
@@ -12,6 +13,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests import ROOT
+from tests.processes import LOOPBACK
+from tests.services import Postgres, need_services, started, write_secret
 
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES = COMPOSE["services"]
@@ -19,6 +22,7 @@ SETUP = ConfigParser()
 SETUP.read(ROOT / "setup.cfg")
 WORKERS = ["ray-worker", "ray-worker-gpu"]
 PLACED = [*WORKERS, "ray-head"]  # where a Ray task can be placed
+IMAGE = (ROOT / "Dockerfile").read_text()
 
 
 def networks(service):
@@ -51,6 +55,63 @@ def test_no_task_is_placed_where_a_secret_can_be_read(name):
     assert not any("PASS" in variable for variable in service["environment"])
 
 
+# ---- what users have: modes of files, passwords of their own
+
+
+def test_containers_can_read_what_is_mounted_of_a_checkout_that_is_its_owners_alone(tmp_path):
+    for folder in ("docker", "studies"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
+    subprocess.run(["chmod", "-R", "go=", tmp_path], check=True)
+    subprocess.run(["bash", "docker/secrets.sh"], cwd=tmp_path, check=True, capture_output=True)
+    mounted = {tmp_path / place for name in SERVICES for place in mounts(name) if place.startswith("./")}
+    assert len(mounted) == 5
+    for path in mounted.union(*(place.rglob("*") for place in mounted)):
+        needed = 0o055 if path.is_dir() else 0o044
+        assert path.stat().st_mode & needed == needed, path
+    assert (tmp_path / "secrets").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_user_by_number_can_run_what_the_image_has_of_such_a_checkout():
+    """By number: of a name Kubernetes does not know that it is not root's."""
+    last = IMAGE.rpartition("\nFROM ")[2]
+    copied = re.findall(r"^COPY (?!--)\S+ (\S+)$", last, re.MULTILINE)
+    assert copied and all(f"\nRUN chmod 755 {file}\n" in last for file in copied)
+    assert re.findall(r"^USER (.*)", last, re.MULTILINE) == ["1000:1000"]
+
+
+def test_digests_leave_what_else_is_in_the_file_and_its_mode(tmp_path):
+    docker, file = tmp_path / "docker", tmp_path / ".env"
+    docker.write_text('#!/bin/sh\n[ "$1" = pull ] || echo "${5%%:*}@sha256:new"\n')
+    docker.chmod(0o755)
+    file.write_text("A=1\nPOSTGRES_IMAGE=old\nB=2\n")
+    file.chmod(0o640)
+    words = ["bash", ROOT / "docker/digests.sh", file]
+    for _ in range(2):
+        subprocess.run(words, env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, check=True, capture_output=True)
+        assert file.read_text() == "A=1\nB=2\nPOSTGRES_IMAGE=postgres@sha256:new\nPYTHON_IMAGE=python@sha256:new\n"
+    assert file.stat().st_mode & 0o777 == 0o640 and {*tmp_path.iterdir()} == {docker, file}
+
+
+class Empty(Postgres):
+    DATABASES = ()
+
+
+def test_the_databases_users_have_the_passwords_that_libpq_reads_in_their_files(tmp_path):
+    """A colon and a backslash are escaped there; a quote, a space and the line's end are what they are."""
+    need_services()
+    script = (ROOT / "docker/postgres-init.sh").read_text().replace("/run/secrets", str(tmp_path))
+    for user, password in {"mlflow": r"a\:b\\c'd'' \\n" + "\n", "optuna": r'"%s" $(no) &'}.items():
+        write_secret(tmp_path / f"{user}_pgpass", f"*:*:*:{user}:{password}")
+    with started(Empty) as server:
+        at = {"PATH": f"{server.programs}:/usr/bin:/bin", "PGHOST": LOOPBACK, "PGPORT": str(server.port)}
+        admin = {"POSTGRES_USER": server.USER, **server.environment()}
+        subprocess.run(["bash", "-c", script], env=at | admin, check=True)
+        for database in Postgres.DATABASES:
+            user = database.partition("_")[0]
+            asked = ["psql", "--no-psqlrc", "--no-password", "--command=SELECT 1", f"--username={user}", database]
+            subprocess.run(asked, env=at | {"PGPASSFILE": str(tmp_path / f"{user}_pgpass")}, check=True)
+
+
 # ---- images, and hashes
 
 PINNED = r"(python:3\.\d+\.\d+|postgres:\d+\.\d+)-\S+@sha256:[0-9a-f]{64}"
@@ -76,7 +137,7 @@ def test_base_images_are_named_by_version_and_digest():
 )
 def test_an_image_gets_the_torch_that_an_index_has(torch, indices, expected, tmp_path):
     """The Dockerfile's step with a pip that has such builds alone."""
-    step = re.search(r"^RUN (install\(\).*?)\n\n", (ROOT / "Dockerfile").read_text(), re.DOTALL | re.MULTILINE)[1]
+    step = re.search(r"^RUN (install\(\).*?)\n\n", IMAGE, re.DOTALL | re.MULTILINE)[1]
     pip = tmp_path / "pip"
     pip.write_text(f'#!/bin/sh\necho "$@" >> asked\ncase "$*" in *torch-{indices or "no"}.txt*) ;; *) exit 1;; esac\n')
     pip.chmod(0o755)
