@@ -19,6 +19,7 @@ export COMPOSE_PROJECT_NAME="$PROJECT" MLFLOW_PORT="${MLFLOW_PORT:-15000}" RAY_W
 export ADDER_IMAGE="${ADDER_IMAGE:-adder-search:cpu}" PYTHON_IMAGE="${PYTHON_IMAGE:-$(sed -n "s/^ARG PYTHON_IMAGE=//p" Dockerfile)}"
 UI="http://127.0.0.1:$MLFLOW_PORT"
 WORKERS=2
+export RAY_WORKERS="$WORKERS"
 read -r -a COMPOSE_COMMAND <<<"${COMPOSE:-}"
 
 say() { printf '\n== %s (%d s)\n' "$*" "$SECONDS"; }
@@ -125,7 +126,7 @@ workers_joined() {
 
 up() {
     say "up"
-    compose 600 up -d --scale ray-worker="$WORKERS" 2>&1 | tail -n 3
+    compose 600 up -d 2>&1 | tail -n 3
     until_true 240 "MLflow" is_healthy mlflow
     until_true 120 "$WORKERS Ray workers" workers_joined "$WORKERS"
     [ -z "$(containers search)" ] || fail "up started the driver"

@@ -55,6 +55,21 @@ def test_no_task_is_placed_where_a_secret_can_be_read(name):
     assert not any("PASS" in variable for variable in service["environment"])
 
 
+@pytest.mark.parametrize("name", [name for name in SERVICES if networks(name)])
+def test_no_service_asks_a_proxy_for_another(name):
+    """Every container is given the one of ~/.docker/config.json."""
+    for variable in ("NO_PROXY", "no_proxy"):
+        assert SERVICES[name]["environment"][variable].split(",") == [LOOPBACK, "localhost", "mlflow", "ray-books"]
+
+
+def test_what_brings_the_stack_up_again_keeps_its_workers():
+    """`up` alone, with the number in .env; and the upgrade takes the volume of this project, whatever its name."""
+    assert SERVICES["ray-worker"]["scale"] == "${RAY_WORKERS:-1}"
+    page, upgrade = ((ROOT / name).read_text() for name in ("docs/cluster.md", "deploy/postgresql-upgrade.md"))
+    assert "| `RAY_WORKERS`" in page and "--scale" not in page + upgrade
+    assert "adder-search_" not in upgrade and 'docker volume rm "$volume"' in upgrade
+
+
 # ---- what users have: modes of files, passwords of their own
 
 
