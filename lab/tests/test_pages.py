@@ -154,8 +154,9 @@ def test_the_rows_that_a_finish_made_are_found(monkeypatch, tmp_path):
 
 
 def test_a_page_names_every_file_that_deploys():
-    text = "".join(page.read_text("utf-8") for page in pages.pages())
-    files = [path for path in (pages.ROOT / "deploy").rglob("*") if path.is_file()]
+    deploy = pages.ROOT / "deploy"
+    text = "".join(page.read_text("utf-8") for page in (*pages.pages(), *deploy.rglob("*.md")))
+    files = [path for path in deploy.rglob("*") if path.is_file()]
     assert [str(path) for path in files if path.name not in text] == []
 
 
