@@ -132,7 +132,7 @@ def _connect(home: Home, uri: str) -> MlflowClient:
     except Failure as error:
         if "readonly database" not in str(error):
             raise
-        raise Failure(f"{home.mlflow_db}: cannot be written, though it has to be where a home was moved; copy the home") from None
+        raise Failure(f"{home.mlflow_db}: cannot be written, as it must be in a moved home; copy the home") from None
 
 
 def show_studies(client: MlflowClient, start: str) -> str | None:

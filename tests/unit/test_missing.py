@@ -129,7 +129,7 @@ def test_the_ui_shows_a_home_that_cannot_be_written_and_opens_no_page_of_it(home
     assert not opened
     with taken_elsewhere(home) as moved:
         line = fails_with_one(1, "ui", "--port", free_port(), "--home", "moved")
-    assert line == f"{moved / 'mlflow.db'}: cannot be written, though it has to be where a home was moved; copy the home"
+    assert line == f"{moved / 'mlflow.db'}: cannot be written, as it must be in a moved home; copy the home"
 
 
 @pytest.mark.full
