@@ -153,7 +153,16 @@ def test_a_strangers_task_that_is_right_is_not():
         check_problems(many, Recipe())
 
 
+@pytest.mark.parametrize("name", ["sample", "written", "asked"])
+def test_rows_that_are_drawn_or_written_in_a_way_of_their_own_are_not_the_engines(name):
+    own = type(Strange)("Own", (Strange,), {name: lambda self, *given: getattr(Strange, name)(self, *given)})
+    assert own().macros is None and Strange().macros == {}
+
+
 WRONG = {
+    "modular op=a/b modulus=1000000000039": "modulus must be finite and at most 2147483647, got 1000000000039",
+    "modular op=a/b modulus=x": "modulus must be an integer, got 'x'",
+    "parity bits=x": "bits must be an integer, got 'x'",
     "modular op=a/b modulus=9": "modulus must be a prime for a/b, got 9",
     "modular op=a^b": "op must be a+b, a-b, a*b, a/b or a^2+ab+b^2, got 'a^b'",
     "modular train=1.0": "train must leave rows to train on and to hold out of 9,409, got 1.0",

@@ -191,6 +191,7 @@ def test_wrong_tasks_are_one_line_each():
         ("addition terms=3 digits=11", "digits must leave three numbers below 2^50, got 11 in base 10"),
         ("addition terms=4", "terms must be from 2 to 3, got 4"),
         ({"base": 3}, "task must be a name, or a mapping with a name"),
+        ({"name": "table", "entries": [[0]]}, "entries must be a string, got [[0]]"),
         (7, "task must be a name, or a mapping with a name"),
     ):
         with pytest.raises(ValueError, match=re.escape(words)):
