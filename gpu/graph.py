@@ -119,26 +119,27 @@ class Pull:
         return (self.op("neg", product),)
 
     def abs(self) -> Slopes:
-        # At 0 the slope is that from above, as tape.h has it.
-        is_positive = self.op("not_less", self.a, self.op.zero)
-        return (self.op("choose", is_positive, self.d, self.op("neg", self.d)),)
+        zero = self.op.zero
+        return (self.op("sub", self._of_larger(self.a, zero), self._of_larger(zero, self.a)),)
 
     def max(self) -> Slopes:
-        # Of equal numbers the second has the slope, as in tape.h.
-        return self._of_choice(self.op("greater", self.a, self.b))
+        return self._of_larger(self.a, self.b), self._of_larger(self.b, self.a)
 
     def min(self) -> Slopes:
-        return self._of_choice(self.op("greater", self.b, self.a))
+        return self._of_larger(self.b, self.a), self._of_larger(self.a, self.b)
 
     def choose(self) -> Slopes:
-        return None, *self._of_choice(self.a)
+        op = self.op
+        return None, op("choose", self.a, self.d, op.zero), op("choose", self.a, op.zero, self.d)
 
     def _times(self, other: Value) -> Value:
         return self.op("mul", self.d, other)
 
-    def _of_choice(self, which: Value) -> Slopes:
+    def _of_larger(self, one: Value, two: Value) -> Value:
+        """Return the share of the first of two numbers in the slope of the larger: half where they are equal."""
         op = self.op
-        return op("choose", which, self.d, op.zero), op("choose", which, op.zero, self.d)
+        others = op("choose", op("greater", two, one), op.zero, self._times(op.half))
+        return op("choose", op("greater", one, two), self.d, others)
 
 
 class Op:

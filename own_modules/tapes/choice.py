@@ -12,16 +12,17 @@ import torch
 from torch import Tensor
 from torch.func import grad
 
+from model.doors import first_line
 from model.spec import Choice, Kernel, Spec
 from own_modules.tapes.graph import Program
 from own_modules.tapes.recording import record
 from trainer.data.problems import selection
-from trainer.engine.build import GivenUp, denormals
+from trainer.engine.build import BuildError, GivenUp, denormals
 from trainer.engine.kernel import KernelLoss
 from trainer.engine.native import constant_fold
 from trainer.engine.structures import LANES
 from trainer.files import durable
-from trainer.files.installed import cache_folder, missing_for_compilation
+from trainer.files.installed import NoCache, cache_folder, missing_for_compilation
 from trainer.step import step
 
 SOURCE = Path(__file__).parent / "kernel.cpp"
@@ -38,8 +39,10 @@ APART = 1e-3
 """How far logits and slopes of tape and torch may be apart, as a share of the largest: some thousand roundings."""
 SMALL = 100
 """A tensor whose slopes are this many times smaller than the largest is measured by that share of it."""
+NONE = 1e-30
+"""The largest slope is at least this, where all are 0."""
 JITTER = 0.1
-"""By which share first values are moved before slopes are compared."""
+"""By which share first values are moved before slopes are compared once more."""
 log = logging.getLogger("trainer.tapes")  # of which workers report warnings
 
 
@@ -74,10 +77,13 @@ def _choose(spec: Spec, denormals: str) -> Choice:
         other = "" if missing_for_compilation() else _other(spec, kernel)
         if other:
             return Choice(None, f"torch: the engine has other {other}")
-    except (NotImplementedError, IndexError, GivenUp) as error:
-        if isinstance(error, GivenUp):  # of which no plan knows
-            log.warning("%s: %s goes by torch", error, spec.label)
+    except GivenUp as error:
+        log.warning("%s: %s goes by torch", error, spec.label)  # of which no plan knows
         return Choice(None, f"torch: {error}")
+    except (BuildError, NoCache, OSError):
+        raise
+    except Exception as error:  # of tensors without numbers a net may ask anything
+        return Choice(None, f"torch: {first_line(error).removeprefix('NotImplementedError: ')}")
     return Choice(kernel, "the C++ engine")
 
 
@@ -125,16 +131,18 @@ def _other(spec: Spec, kernel: Kernel) -> str:
     if not _apart(problems.logits(theta_P.numpy()), logits_AVB) < APART:
         return "logits"
 
-    # Beside the first values: where a net begins with zeros, all below them has the slope 0.
+    # And beside the first values: where a net begins with zeros, all below them has the slope 0.
     noise_P = JITTER * torch.randn(spec.params, generator=torch.Generator().manual_seed(0))
-    theta_P = torch.where(theta_P == 0, noise_P, theta_P * (1 + noise_P))
-    exact_P = grad(lambda theta_P: step.loss(spec, theta_P[None], tokens_1TB).sum())(theta_P)
-    _, slope_P = problems.slope(theta_P.numpy())
-    # Tensor by tensor: slopes of the first layer may be small beside the last one's.
-    ours, theirs = (spec.layout.split(torch.as_tensor(t)[None]).values() for t in (slope_P, exact_P))
-    least = exact_P.abs().max() / SMALL
-    apart = [_apart(*pair, least) for pair in zip(ours, theirs, strict=True)]
-    return "" if all(each < APART for each in apart) else "gradients"
+    beside_P = torch.where(theta_P == 0, noise_P, theta_P * (1 + noise_P))
+    for at_P in (theta_P, beside_P):
+        exact_P = grad(lambda theta_P: step.loss(spec, theta_P[None], tokens_1TB).sum())(at_P)
+        _, slope_P = problems.slope(at_P.numpy())
+        # Tensor by tensor: slopes of the first layer may be small beside the last one's.
+        ours, theirs = (spec.layout.split(torch.as_tensor(t)[None]).values() for t in (slope_P, exact_P))
+        least = (exact_P.abs().max() / SMALL).clamp(min=NONE)
+        if not all(_apart(*pair, least) < APART for pair in zip(ours, theirs, strict=True)):
+            return "gradients"
+    return ""
 
 
 def _apart(ours: Any, exact: Tensor, least: Any = 0) -> float:

@@ -318,7 +318,7 @@ OPERATIONS: dict[str, Translation] = {
     "fill": copied,
     **dict.fromkeys(("empty_like", "bernoulli", "native_dropout", "rand_like", "randn_like"), unlucky),
     "tanh": bent("TANH"),
-    "relu": lambda graph, x: x.clamp(min=0),
+    "relu": bent("RELU"),
     "sigmoid": lambda graph, x: 1 / (1 + torch.exp(-x)),
     "silu": lambda graph, x: x * torch.sigmoid(x),
     "gelu": gelu,

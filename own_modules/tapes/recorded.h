@@ -11,7 +11,7 @@
 
 // Operations beside those of operations.h, on the n numbers x that an item reads.
 enum Rowwise {
-    TANH = OPERATIONS, GELU,
+    TANH = OPERATIONS, GELU, RELU,
     SUM,
     SOFTMAX,
     NORM, RMS_NORM,  // the last number is the root's inverse
@@ -232,6 +232,7 @@ struct Room {
                 EACH_OPERATION(RUN)
                 ROWS(TANH, *to = hyperbolic(v[x[0]]))
                 ROWS(GELU, V unread; gelu<L>(v[x[0]], *to, unread))
+                ROWS(RELU, *to = largest<L>(v[x[0]], one(0.0f)))
                 ROWS(SUM, V sum = v[x[0]]; EACH_FROM(1, n, s.reads) sum += v[x[n]]; *to = sum)
                 ROWS(SOFTMAX, soften(x, s.reads, v, to))
                 ROWS(NORM, norm<true>(x, s.reads, v[TABLE[s.starts]], v, to))
@@ -271,6 +272,7 @@ struct Room {
                 EACH_PULL(PULL)
                 BACK(TANH, slope[x[0]] += *d * (one(1.0f) - *y * *y))
                 BACK(GELU, V unread; V its; gelu<L>(v[x[0]], unread, its); slope[x[0]] += *d * its)
+                BACK(RELU, slope[x[0]] += select<L>(v[x[0]] > no, *d, no))
                 BACK(SUM, EACH(n, s.reads) slope[x[n]] += *d)
                 BACK(SOFTMAX, pull_softened(x, s.reads, y, d, slope))
                 BACK(NORM, pull_norm<true>(x, s.reads, y, d, slope))

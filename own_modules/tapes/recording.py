@@ -84,6 +84,9 @@ class _RowRecorder(Recorder):
         return made if is_registers else self.graph.registers(made)
 
     def _traced(self, made: Any, like: torch.Tensor) -> Traced:
+        # Of other types numbers are rounded otherwise.
+        if like.dtype.is_floating_point and like.dtype != torch.float32:
+            raise NotImplementedError(f"{like.dtype} is not supported by the engine")
         registers = self._registers(made).expand(like.shape)
         # Cloned: a result of its own has memory of its own, into which an operation in place may write.
         return Traced(registers.clone(), like.dtype)

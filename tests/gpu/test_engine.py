@@ -16,6 +16,7 @@ from gpu import backend as cuda_backend
 from gpu import comparison, guard, nvrtc
 from gpu.backend import CudaBackend, macros_of
 from gpu.driver import CudaError
+from gpu.graph import Values, gradient
 from gpu.machine import source_of
 from gpu.schedule import schedule
 from model import PRESETS, preset
@@ -24,9 +25,11 @@ from tests import by_tier, needs_compiler
 from tests.banks import SPEC
 from tests.contract.test_optimisers import VARIANTS
 from tests.gpu.threads import ThreadedMachine
+from tests.unit.test_native import ENTRYWISE
 from tests.unit.test_tasks import ASKED
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.data.hard_examples import COUNT, OPERANDS
+from trainer.engine import native
 from trainer.engine.build import denormals
 from trainer.engine.native import EngineBackend
 
@@ -94,6 +97,25 @@ def test_every_optimiser_and_wrapper_has_the_cpus_bits(name):
         bank.state[OPERANDS][:, :, :2] = torch.tensor([[1234567890.0, 99.0], [55.0, 1.0]]).double()
         bank.state[COUNT][:] = 2
     assert_trains_alike(bank, emulated(bank), (6,), (0, LATER))
+
+
+@pytest.mark.parametrize("name", ["arithmetic", "limits", "ties"])
+def test_a_gradient_of_operations_has_the_cpus_bits(name):
+    """At limits and ties too. Each of its operations is the CPU engine's."""
+    tape = native.record(lambda g: [ENTRYWISE[name](g["a"], g["b"])], {"a": (8,), "b": (8,)}, native.constant_fold)
+    draw = torch.Generator().manual_seed(5)
+    given = torch.randint(-1, 2, (16,), generator=draw).float().numpy()
+    pull = torch.randn(len(tape.outputs), generator=draw).numpy()
+    values = Values()
+    registers = values.tape(tape, values.given)
+    slopes = gradient(values, tape, registers, [values.given(16 + n) for n in range(len(pull))])
+    numbers = {value: np.frombuffer(bits, np.float32)[0] for bits, value in values.constants.items()}
+    numbers |= {value: [*given, *pull][slot] for value, slot in values.slots.items()}
+    for value, (kind, reads) in enumerate(zip(values.kinds, values.reads, strict=True)):
+        if kind >= 0:
+            numbers[value] = native.constant_fold(kind, *(numbers[r] for r in reads))
+    found = np.array([numbers[value] for value in slopes], np.float32)
+    assert np.array_equal(found, native.run(tape, given, pull))
 
 
 @pytest.mark.parametrize("spec", ASKED)

@@ -136,6 +136,27 @@ def test_whole_numbers_that_a_net_makes_of_tokens_are_torchs(make):
     assert loss == pytest.approx(step.loss(spec, theta[None], tokens).item(), rel=1e-5)
 
 
+class Ties(Tokens):
+    """All that bends is at its bend, at the first values."""
+
+    def __init__(self):
+        super().__init__()
+        nn.init.zeros_(self.token.weight)
+
+    def rows(self, tokens):
+        x = self.token(tokens)
+        return F.relu(x) + x.abs() + torch.maximum(x, 3 * x) + torch.minimum(x, 5 * x)
+
+
+def test_slopes_at_ties_are_torchs():
+    spec = Wrapped(make=Ties)
+    theta, tokens = spec.initial(3), some_tokens(spec)
+    _, slope = kernel.KernelLoss(spec, tokens).slope(theta.numpy())
+    exact = gradient(spec, theta.double(), tokens)
+    torch.testing.assert_close(torch.from_numpy(slope), exact.float(), rtol=1e-5, atol=1e-6)
+    assert (spec.layout.split(exact[None])["token.weight"] != 0).any()
+
+
 # Banks
 
 
@@ -282,6 +303,34 @@ class Stops(Branches):
         return self.head(x / scale)
 
 
+class Clamps(Branches):
+    """At the first values each number is at its limit, where torch has the whole slope."""
+
+    def __init__(self):
+        super().__init__()
+        nn.init.zeros_(self.token.weight)
+
+    def forward(self, tokens):
+        return self.head(self.token(tokens).clamp(min=0))
+
+
+class Halves(Branches):
+    def forward(self, tokens):
+        return self.head(self.token(tokens).half().float())
+
+
+class Doubles(Branches):
+    def forward(self, tokens):
+        return self.head((self.token(tokens) * torch.ones(8, dtype=torch.float64)).float())
+
+
+class Asks(Branches):
+    def forward(self, tokens):
+        if type(tokens) is not torch.Tensor:
+            raise TypeError("of plain tensors alone\nand more")
+        return self.head(self.token(tokens))
+
+
 class Pads(Branches):
     """Its first row is not trained."""
 
@@ -302,6 +351,10 @@ class Pads(Branches):
         (Remembers, "the engine has other logits"),
         (Straight, "the engine has other gradients"),
         (Stops, "the engine has other gradients"),
+        (Clamps, "the engine has other gradients"),
+        (Halves, "torch.float16 is not supported by the engine"),
+        (Doubles, "torch.float64 is not supported by the engine"),
+        (Asks, "torch: TypeError: of plain tensors alone"),
         (Pads, "embedding with padding_idx or scale_grad_by_freq is not supported by the engine"),
     ],
 )

@@ -22,6 +22,10 @@ SHIPPED = INSTALLED / "trainer" / "engine" / "shipped"
 """A wheel's libraries (trainer/engine/shipping.py). Only there if it has some."""
 
 
+class NoCache(ValueError):
+    """No folder of compiled programs that can be trusted."""
+
+
 def own_module(name: str) -> list[str]:
     """Return the command that runs a module of ours in a process of its own.
 
@@ -112,5 +116,5 @@ def _caches() -> Path:
         ) from None
 
 
-def _no_cache(folder: Path, why: str) -> ValueError:
-    return ValueError(f"compiled programs are code; {folder} {why}: name a folder of your own with {CACHE}")
+def _no_cache(folder: Path, why: str) -> NoCache:
+    return NoCache(f"compiled programs are code; {folder} {why}: name a folder of your own with {CACHE}")
