@@ -1,4 +1,4 @@
-"""What a module must be as a family, to be asked and trained: tried on a few tokens, and refused by name in one line.
+"""What a module must be as a family, to be asked and trained: tried on problems of its task, and refused in one line.
 
 Axes: B problem, T position, V token.
 """
@@ -6,7 +6,7 @@ Axes: B problem, T position, V token.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -17,9 +17,11 @@ from model.doors import first_line
 from own_modules.loading import (
     MOST_PARAMS,
     Wrong,
+    again,
     build,
     constraints_of,
     parameters,
+    problems_of,
     seeded,
     template,
     too_many,
@@ -44,7 +46,12 @@ def check_module(spec: Module, is_trained: bool = False) -> None:
     """
     try:
         _check_parts(spec, is_trained)
-        _check_calls(spec, is_trained)
+        # The same seed by another load of its text, and another seed: what a seed does not say, or all share, differs.
+        first, second, other = build(spec, 0), build(again(spec), 0), build(spec, 1)
+        _check_draws(first, second, other)
+        if is_trained:
+            _check_seeds(first, other)
+        _check_calls(spec, first, [second, other] if is_trained else [second], is_trained)
     except ValueError as error:
         text = str(error)
         raise ValueError(text if text.startswith(spec.module) else f"{spec.module}: {text}") from None
@@ -78,7 +85,6 @@ def _check_parts(spec: Module, is_trained: bool) -> None:
     constraints_of(spec)
     for kind in spec.parts.values():
         _check_sizes(spec, kind)
-    _check_draws(spec)
 
 
 def _check_sizes(spec: Module, kind: Parts) -> None:
@@ -100,42 +106,48 @@ def _check_sizes(spec: Module, kind: Parts) -> None:
             raise ValueError(f"parts: with {kind.size}={count - 1} {name} must be {expected}, and is {actual}")
 
 
-def _check_draws(spec: Module) -> None:
-    """Raise ValueError for first values that a seed does not repeat, and constants that it draws."""
-    first = build(spec, 0)
-    # The same seed again shows draws by another generator.
-    again = build(spec, 0)
-    for (name, one), two in zip(first.named_parameters(), again.parameters(), strict=True):
+def _check_draws(first: nn.Module, second: nn.Module, other: nn.Module) -> None:
+    """Raise ValueError for first values that a seed does not repeat, and constants that are drawn."""
+    for (name, one), two in zip(first.named_parameters(), second.parameters(), strict=True):
         if not torch.equal(one, two):
             raise ValueError(f"parameter {name} is not drawn by torch's generator: no seed repeats it")
-
-    # Another seed shows constants that are drawn.
-    other = build(spec, 1)
-    for (name, one), two in zip(first.named_buffers(), other.buffers(), strict=True):
-        if not torch.equal(one, two):
+    for (name, one), *others in zip(first.named_buffers(), second.buffers(), other.buffers(), strict=True):
+        if not all(torch.equal(one, two) for two in others):
             raise ValueError(f"buffer {name} is drawn at random, and all seeds share it: make it a parameter")
 
 
-def _check_calls(spec: Module, is_trained: bool) -> None:
-    """Refuse what a call returns or changes; where it is trained, what its slopes are."""
+def _check_seeds(first: nn.Module, other: nn.Module) -> None:
+    """Raise ValueError where two seeds draw the same. Constants they may share."""
+    are_equal = all(map(torch.equal, first.parameters(), other.parameters()))
+    if are_equal and any(parameter.unique().numel() > 1 for parameter in first.parameters()):
+        raise ValueError("all seeds begin with the same numbers: its code must not seed a generator")
+
+
+def _check_calls(spec: Module, module: nn.Module, others: list[nn.Module], is_trained: bool) -> None:
+    """Refuse what a call returns or changes; where it is trained, what its slopes are.
+
+    others: the module, built anew.
+    """
     task = spec.task
-    length = spec.prompt + spec.answers - 1
-    rows = max(4, task.vocabulary // length + 1)  # so that each token is read
-    counted = torch.arange(rows * length)
-    tokens_BT = (counted % task.vocabulary).reshape(rows, length)
+    tokens_BT = problems_of(task)
+    rows, length = tokens_BT.shape
 
     # A copy is given to the module, which may write to it.
     read = tokens_BT.clone()
-    module = build(spec, 0)
     before = {name: buffer.clone() for name, buffer in module.named_buffers()}
     logits = _called(lambda: module(read), f"fails on tokens 0 to {task.vocabulary - 1} {list(tokens_BT.shape)}")
     if not torch.equal(read, tokens_BT):
         raise ValueError("it changes the tokens that it is given")
     for name, buffer in module.named_buffers():
-        if not torch.equal(buffer, before[name]):
+        if name not in before or not torch.equal(buffer, before[name]):
             raise ValueError(f"a call changes buffer {name}: seeds would share it")
     _check_shape(spec, logits, rows, length)
     _check_company(module, tokens_BT, logits)
+    named = dict(module.named_parameters())
+    for other in others:
+        anew = _called(partial(functional_call, other, named, (tokens_BT,)), "fails when it is built again")
+        if not _is_close(anew, logits):
+            raise ValueError("it answers by numbers drawn outside parameters and buffers, which no record has")
     if spec.answers > 1:
         _check_causal(module, tokens_BT, logits, task.outputs)
     _check_together(spec, module, tokens_BT, is_trained)

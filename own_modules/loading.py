@@ -5,6 +5,7 @@ Torch's generator is used as the module's own code does, and left as it was.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import inspect
 import linecache
@@ -14,10 +15,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from io import BytesIO
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -28,6 +31,7 @@ from model.spec import Parts
 from model.trust import LARGEST_CODE, digest_of
 
 if TYPE_CHECKING:
+    from model.tasks import Task
     from own_modules.spec import Module
 
 INDUCTOR = "TORCHINDUCTOR_CACHE_DIR"
@@ -62,20 +66,24 @@ def read_file(where: str) -> str:
         raise ValueError(f"{path}: {error}") from None
 
 
-def installed_digest(where: str) -> str:
-    """Return the digest of the file of an installed class. Raises ValueError."""
-    place = where.partition(":")[0]
+def installed_digests(where: str) -> list[str]:
+    """Return the digests of the files of an installed class and of the module that is named. Raises ValueError.
+
+    They are two where a package only passes the class on; earlier records have the second.
+    """
+    place, _, name = where.partition(":")
     try:
-        module = importlib.import_module(place)
-        source = inspect.getsource(module)
+        named = importlib.import_module(place)
+        found = getattr(named, name, None)
+        own = sys.modules.get(found.__module__, named) if isinstance(found, type) else named
+        return [digest_of(inspect.getsource(module)) for module in (own, named)]
     except ModuleNotFoundError:
         raise ValueError(f"{where}: no module {place!r} is installed here") from None
     except Wrong as error:
         raise ValueError(f"{where}: cannot be imported: {first_line(error)}") from None
-    return digest_of(source)
 
 
-@lru_cache(64)
+@lru_cache(128)
 def _loaded(where: str, code: str, digest: str) -> ModuleType:
     """Return the Python module of a class, by its text or its name."""
     place = where.partition(":")[0]
@@ -107,6 +115,14 @@ def class_of(spec: Module) -> type[nn.Module]:
     if not (isinstance(found, type) and issubclass(found, nn.Module)):
         raise ValueError(f"{spec.module}: there is no nn.Module of that name")
     return found
+
+
+def again(spec: Module) -> Module:
+    """Return a spec whose class is of another load of its text: nothing that a load or a cache makes is shared.
+
+    Of an installed package there is one load.
+    """
+    return dataclasses.replace(spec, digest=f"again-{spec.digest}")
 
 
 def arguments_of(spec: Module) -> dict[str, Any]:
@@ -174,9 +190,10 @@ def seeded(seed: int) -> Iterator[None]:
 
 def build(spec: Module, seed: int) -> nn.Module:
     """Build a module of a seed, on the CPU. Raises ValueError."""
+    cls = class_of(spec)  # what its file draws as it is read is none of the seed's
     with seeded(seed):
         try:
-            return class_of(spec)(**dict(spec.args))
+            return cls(**spec.as_dict()["args"])  # as who loads a checkpoint by torch alone has them
         except Wrong as error:
             raise ValueError(f"{spec.module}: cannot be built: {first_line(error)}") from None
 
@@ -189,7 +206,10 @@ def template(spec: Module) -> nn.Module:
     """
     if (count := _count_without_memory(spec)) > MOST_PARAMS:
         raise ValueError(f"{spec.module}: {too_many(count)}")
-    return build(spec, 0)
+    module = build(spec, 0)
+    if any(tensor.is_meta for tensor in chain(module.parameters(), module.buffers())):
+        raise ValueError(f"{spec.module}: it keeps tensors from one build to the next: seeds would share them")
+    return module
 
 
 def too_many(count: int) -> str:
@@ -199,10 +219,13 @@ def too_many(count: int) -> str:
 
 def _count_without_memory(spec: Module) -> int:
     """Return how many parameters a module would have; 0 where it cannot be built without their numbers."""
+    # Another load, before: what it keeps from now on, such as in a cache, has no numbers.
+    with seeded(1):
+        cls = class_of(again(spec))
     try:
         # On "meta" tensors have shapes alone.
         with seeded(0), torch.device("meta"):
-            module = class_of(spec)(**dict(spec.args))
+            module = cls(**spec.as_dict()["args"])
     except Wrong:
         return 0
     return sum(parameter.numel() for parameter in module.parameters())
@@ -211,9 +234,18 @@ def _count_without_memory(spec: Module) -> int:
 @lru_cache(1024)
 def logits_of(spec: Module) -> int:
     """Return how many logits the module has for a token."""
-    tokens_1T = torch.zeros(1, spec.prompt + spec.answers - 1, dtype=torch.int64)
     with torch.no_grad():
-        return int(template(spec)(tokens_1T).shape[-1])
+        return int(template(spec)(problems_of(spec.task)[:1]).shape[-1])
+
+
+@lru_cache(64)
+def problems_of(task: Task) -> Tensor:
+    """Return what a net reads of some problems, [B, T] int64: at each place each token that any problem has there."""
+    a, b = torch.tensor(task.pairs()).T
+    tokens = task.written(a, b)[:-1]  # the last one is asked for alone
+    firsts = [np.unique(token.numpy(), return_index=True)[1] for token in tokens]
+    chosen = torch.from_numpy(np.unique(np.concatenate(firsts)))
+    return torch.stack([token[chosen] for token in tokens], dim=1)
 
 
 @lru_cache(64)

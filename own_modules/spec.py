@@ -166,16 +166,16 @@ class Module(Spec, listed=False):
             raise ValueError(f"code must be a text, got {code!r:.80}")
         if is_file(where):
             # Before anything of it runs: a record's text may be a stranger's.
-            own = _trusted_digest(where, code)
+            digests = [_trusted_digest(where, code)]
         else:
             # What is installed the user has chosen.
-            own = Module._loading.installed_digest(where)
+            digests = Module._loading.installed_digests(where)
             code = ""
 
-        if digest not in ("", own):
-            raise ValueError(f"{where} has changed: recorded with SHA-256 {digest:.12}, here it is {own[:12]}")
+        if digest not in ("", *digests):
+            raise ValueError(f"{where} has changed: recorded with SHA-256 {digest:.12}, here it is {digests[0]:.12}")
         asked = ADDITION if task is None else make_task(task)
-        spec = cls(module=where, code=code, digest=own, task=asked)
+        spec = cls(module=where, code=code, digest=digests[0], task=asked)
         return dataclasses.replace(spec, args=_checked_arguments(spec, arguments))
 
     def as_dict(self) -> dict[str, Any]:

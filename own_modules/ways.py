@@ -12,14 +12,13 @@ import torch
 from torch import Tensor
 
 from model.spec import Fold
-from own_modules.loading import template
+from own_modules.loading import problems_of, template
 
 if TYPE_CHECKING:
     from model.ops import Tensors
     from model.spec import Spec
     from own_modules.spec import Module
 
-PROBLEMS = 8
 CLOSE = 1e-5
 """Relative and absolute difference of logits that are called the same."""
 
@@ -44,10 +43,8 @@ def _renamed(spec: Module, tensors: Tensors) -> Tensors:
 
 
 def answers_as(spec: Module, theta_SP: Tensor, other: Spec, other_SR: Tensor) -> bool:
-    """True if two models give the same logits on some tokens."""
-    length = spec.prompt + spec.answers - 1
-    tokens = torch.arange(PROBLEMS * length) % spec.vocabulary
-    tokens_1TB = tokens.reshape(1, length, PROBLEMS).int()
+    """True if two models give the same logits on some problems."""
+    tokens_1TB = problems_of(spec.task).T[None].int()
     first = spec.prompt - 1
     logits = spec.forward(theta_SP, tokens_1TB, first)
     others = other.forward(other_SR, tokens_1TB, first)

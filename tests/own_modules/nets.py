@@ -2,10 +2,19 @@
 
 import math
 import random
+from functools import lru_cache
 
 import torch
 from torch import nn
 from torch.nn import functional as F
+
+ONES = torch.ones(12)
+LUCK = [random.random() for _ in range(12)]
+
+
+@lru_cache
+def ramp():
+    return torch.arange(12.0)
 
 
 class Net(nn.Module):
@@ -70,6 +79,32 @@ class Scaled(Net):
         return self.scale * super().forward(tokens) + self.shift
 
 
+class Copying(Net):
+    """Its argument is a list, as its default is."""
+
+    def __init__(self, sizes=[8, 24]):  # noqa: B006
+        width, hidden = sizes.copy()
+        super().__init__(width=width, hidden=hidden)
+
+
+class Kept(Net):
+    """By tensors that its file makes once."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("ramp", ramp())
+
+    def forward(self, tokens):
+        return super().forward(tokens) + self.ramp * ONES
+
+
+class Zeros(Net):
+    def __init__(self):
+        super().__init__()
+        for parameter in self.parameters():
+            nn.init.zeros_(parameter)
+
+
 class Masked(Net):
     """Without the token that no answer has."""
 
@@ -122,6 +157,13 @@ class Counting(Net):
 
     def forward(self, tokens):
         self.calls += 1
+        return super().forward(tokens)
+
+
+class Late(Net):
+    def forward(self, tokens):
+        if not hasattr(self, "seen"):
+            self.register_buffer("seen", tokens[:1] * 0)
         return super().forward(tokens)
 
 
@@ -183,6 +225,36 @@ class Features(Net):
     def __init__(self):
         super().__init__()
         self.register_buffer("features", torch.randn(3))
+
+
+class Lucky(Net):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("luck", torch.tensor(LUCK))
+
+
+class Read(Net):
+    """By numbers that are drawn as the file is read."""
+
+    def forward(self, tokens):
+        return super().forward(tokens) + torch.tensor(LUCK)
+
+
+class Plain(Net):
+    """By numbers that a seed draws."""
+
+    def __init__(self):
+        super().__init__()
+        self.shift = torch.randn(12)
+
+    def forward(self, tokens):
+        return super().forward(tokens) + self.shift
+
+
+class Reseeded(Net):
+    def __init__(self):
+        torch.manual_seed(42)
+        super().__init__()
 
 
 class Branching(Net):

@@ -1,5 +1,6 @@
 """The family `module`: bank and loop, what it counts, its arguments, its file, and what it refuses."""
 
+import inspect
 import json
 import pickle
 import shutil
@@ -12,6 +13,7 @@ from unittest.mock import Mock
 import pytest
 import torch
 from pandas import DataFrame
+from torch import nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
@@ -19,8 +21,8 @@ from model import make_spec, preset, preset_name, trust, verify
 from model.parts import inside, keep, only
 from model.tied import Tied, constrained
 from model.transfer import transfer
-from model.trust import Untrusted
-from own_modules import load_module
+from model.trust import Untrusted, digest_of
+from own_modules import load_module, loading
 from own_modules.loading import parameters, template
 from own_modules.tapes import choice
 from search.analysis.frames import as_columns
@@ -186,6 +188,7 @@ def test_a_whole_number_is_its_float_and_a_list_its_tuple():
     assert Configuration(spec, recipe).key == Configuration(spec_of("Scaled"), recipe).key
     shifted = [spec_of("Scaled", shifts=shifts) for shifts in ([1, 2], [1.0, 2.0])]
     assert len({Configuration(spec, recipe).key for spec in shifted}) == 1
+    assert spec_of("Copying").params == spec_of("Copying", sizes=[8, 24]).params == spec_of().params
     less = spec.toggled("sizes", [4, 12])
     assert less.applied() == {"sizes": (4, 12)} and less.toggled("sizes") == spec
     with pytest.raises(ValueError, match=r"args\.scale must be of the kind of 1\.0, got 1000"):
@@ -211,6 +214,15 @@ def test_a_file_that_changed_is_another_model(tmp_path):
         keys.add(Configuration(spec, Recipe()).key)
     assert len(keys) == 2
     assert not any("class Net" in str(value) for value in Configuration(spec, Recipe()).as_params().values())
+
+
+def test_what_a_file_makes_once_has_numbers_where_a_worker_is_the_first_to_read_it():
+    """Parameters are counted without memory, and nothing of that is kept."""
+    sent = pickle.dumps(spec_of("Kept"))
+    for cache in (loading._loaded, loading.template):
+        cache.cache_clear()
+    module = template(pickle.loads(sent))
+    assert module(torch.tensor([[1, 2, 11]])).isfinite().all()
 
 
 ALONE = """
@@ -248,14 +260,14 @@ def test_a_checkpoint_loads_in_torch_alone(tmp_path):
         torch.testing.assert_close(torch.tensor(answers[name]), expected[name])
 
 
-@pytest.mark.parametrize("name", ["Padded", "Frequent", "Unread"])
+@pytest.mark.parametrize("name", ["Padded", "Frequent", "Unread", "Plain", "Reseeded"])
 def test_a_checkpoint_is_read_whose_net_is_no_longer_trained(name, tmp_path):
-    """Its slopes are refused, and its answers are right."""
+    """Its slopes or draws are refused, and its answers are right."""
     spec = spec_of(name)
     Checkpoint(spec, spec.initial(3)).save(tmp_path / name)
     loaded = Checkpoint.load(tmp_path / name)
     assert verify(loaded.spec, loaded.theta_P).total == 121
-    with pytest.raises(ValueError, match="slope"):
+    with pytest.raises(ValueError, match=r"slope|drawn outside|all seeds"):
         Pair(Recipe(), Seed.of(0)).check(loaded.spec)
 
 
@@ -290,12 +302,13 @@ def test_a_tied_module_is_inside_the_free_one_and_is_freed_exactly():
 
 
 WRONG = {
-    "Twice": "it must return logits [5, 3, V] or [5, V] for tokens [5, 3], not [5, 12, 1, 1]",
+    "Twice": "it must return logits [21, 3, V] or [21, V] for tokens [21, 3], not [21, 12, 1, 1]",
     "Pair": "it must return a tensor of logits, and returns tuple",
     "Few": "it has 6 logits, and modular modulus=11 has 11 answers",
     "Dropping": "drop is dropout, whose draws no record could repeat: set p=0",
     "Noisy": "two calls on the same tokens differ: it draws at random, or keeps what it has seen",
     "Counting": "a call changes buffer calls: seeds would share it",
+    "Late": "a call changes buffer seen: seeds would share it",
     "Padded": "table has padding_idx, whose slopes differ where seeds train together: None is off",
     "Frequent": "table has scale_grad_by_freq, whose slopes differ where seeds train together: False is off",
     "Unread": "two seeds at once do not give the slope that each gives alone",
@@ -306,6 +319,10 @@ WRONG = {
     "Double": "parameter table.weight must be float32, and is torch.float64",
     "Python": "parameter scale is not drawn by torch's generator: no seed repeats it",
     "Features": "buffer features is drawn at random, and all seeds share it: make it a parameter",
+    "Lucky": "buffer luck is drawn at random, and all seeds share it: make it a parameter",
+    "Read": "it answers by numbers drawn outside parameters and buffers, which no record has",
+    "Plain": "it answers by numbers drawn outside parameters and buffers, which no record has",
+    "Reseeded": "all seeds begin with the same numbers: its code must not seed a generator",
     "Branching": "it cannot be trained many seeds at once: RuntimeError: vmap: It looks like you're attempting to use",
     "Bidirectional": "it reads the answer that it is asked for: a position must see earlier tokens alone",
     "Required": "args.size is missing: Required has no default for it",
@@ -325,6 +342,22 @@ def test_a_module_that_cannot_be_a_family_is_refused_by_name_in_one_line(name):
     task = LONG if name == "Bidirectional" else TASK
     text = refusal(ValueError, lambda: Pair(Recipe(), Seed.of(0)).check(spec_of(name, task)))
     assert WRONG[name] in text and name in text
+
+
+def test_seeds_may_begin_with_the_same_constants():
+    Pair(Recipe(), Seed.of(0)).check(spec_of("Zeros"))
+
+
+@pytest.mark.parametrize("modulus", [9, 10, 11])
+def test_a_net_needs_rows_for_the_tokens_alone_that_it_reads(modulus):
+    """It is tried on problems of its task: = is in one place."""
+    task, pair = f"modular modulus={modulus}", Pair(Recipe(), Seed.of(0))
+    spec = spec_of(task=task, vocabulary=modulus)
+    pair.check(spec)
+    theta_1P = spec.initial(0)[None]
+    assert spec.logits == modulus and spec.answers_as(theta_1P, spec, theta_1P)
+    refused = refusal(ValueError, pair.check, spec_of("GPT", task, vocabulary=modulus))
+    assert f"it fails on tokens 0 to {modulus} [" in refused
 
 
 VALUES = {
@@ -372,6 +405,19 @@ def test_of_an_installed_package_only_modules_are_called(where):
         make_spec("module", module=where, args={"command": "touch ran", "args": "touch ran"}, task=TASK)
     installed = make_spec("module", module="tests.own_modules.nets:Net", task=TASK)
     assert installed.params == spec_of().params and not installed.code and len(installed.digest) == 64
+
+
+def test_of_an_installed_class_its_own_file_is_digested_and_earlier_records_are_read():
+    """They have the digest of the module that is named, which may only pass the class on."""
+    own, named = (digest_of(inspect.getsource(module)) for module in (nn.modules.linear, nn))
+    make = partial(make_spec, "module", module="torch.nn:Linear", args={"in_features": 2, "out_features": 2}, task=TASK)
+    assert make().digest == own != named and make(digest=named) == make(digest=own) == make()
+    assert "has changed: recorded with SHA-256 0123" in refusal(ValueError, make, digest="0123")
+
+
+def test_what_an_installed_class_keeps_from_build_to_build_is_refused():
+    spec = make_spec("module", module="tests.own_modules.nets:Kept", task=TASK)
+    assert "it keeps tensors from one build to the next: seeds would share them" in refusal(ValueError, spec.shapes)
 
 
 # By the engine
