@@ -9,7 +9,7 @@ from pydantic import Field
 from search.study.kind import Asked, Kind
 from search.study.reading import Data
 from search.study.space import Strict, error_at
-from search.study.spelling import asked_spec, model_options, recipe_of, toggled, validated_pair
+from search.study.spelling import asked_spec, model_options, recipe_of, toggled, validated_pair, with_changes
 from search.study.trial import Configuration
 from search.study.written import names_in
 
@@ -81,7 +81,7 @@ class Listed(Kind):
         elif study.model is None:
             raise error_at(f"{path}.model", "missing, and the study has none")
         else:
-            options = model_options(study.model, "model") | model
+            options = with_changes(model_options(study.model, "model"), model)
 
         recipe = recipe_of(entry.recipe, f"{path}.recipe", study.recipe)
         return validated_pair(asked_spec(options, f"{path}.model", study.task), recipe, f"{path}.recipe")

@@ -201,7 +201,7 @@ def _text(name: str, path: Path) -> str | None:
 def parse_study(text: str, source: str, folder: Path = Path()) -> Study:
     """Return the study of a YAML text. Raise UserError naming source, key path and what would be right.
 
-    folder: where the file of a module is looked for.
+    folder: where files of modules, tables and trials are looked for.
 
     All keys of a wrong form are named at once. Values are compared with each other only when each has its form.
     """

@@ -76,15 +76,19 @@ def model_options(model: str | Data, path: str) -> Data:
     return {"family": family_of(options), **options}
 
 
-def spec_of(options: Data, path: str) -> Spec:
-    """Return the spec of these options. Raise ValueError at the key path."""
-    with errors_at(path):
-        return make_spec(**options)
+def with_changes(options: Data, changes: Data) -> Data:
+    """Return a model's options with changes laid over them, and arguments of a class over its others."""
+    merged = {**options, **changes}
+    match options, changes:
+        case {"args": dict(below)}, {"args": dict(above)}:
+            merged["args"] = {**below, **above}
+    return merged
 
 
 def asked_spec(options: Data, path: str, task: Any, changes: Data | None = None) -> Spec:
     """Return the spec of these options with the study's task, unless they name one, and with changes of that."""
-    spec = spec_of(options, path)
+    with errors_at(path):
+        spec = make_spec(**options)
     asked = None if "task" in options else task
     if asked is None and not changes:
         return spec
@@ -108,38 +112,33 @@ WORD = re.compile(r"[0-9a-f]{12}:")
 def recipe_of(fields: Data, path: str, base: Data) -> Recipe:
     """Return a recipe of `base` with `fields` over it. Raise ValueError at the key path."""
     names = [field.name for field in dataclasses.fields(Recipe)]
-    merged: Data = {}
     for where, part in (("recipe", base), (path, fields)):
         for name in part:
             if name not in names:
                 raise error_at(f"{where}.{name}", f"unknown key; {did_you_mean(name, names)}")
-        merged |= part
     with errors_at(path):
-        return Recipe(**merged)
+        return Recipe(**base | fields)
 
 
 def inline_files(data: Data, folder: Path = Path(), are_asked: bool = True) -> Data:
     """Return a study's plain values with the files that they name read in, so that a record needs no file.
 
-    folder: where files of modules and trials are looked for. are_asked: False for a study that is extended: the task of
-    its stages, and its trials, are left to the one that extends it. A model's `checkpoint: DIR` becomes its spec, and
-    `ties: FILE` a list of constraints or a mapping by tensor, in a recipe's stages too; `module: FILE.py:Class` gets
-    the file's text; a recipe's `teacher: DIR` becomes the teacher itself, a task's `entries: {file: FILE}` the table,
-    and a sampler's `warm_start: FILE` its trials. Raise ValueError at the key path.
+    folder: where files of modules, tables and trials are looked for. are_asked: False for a study that is extended: the
+    task of its stages, and its trials, are left to the one that extends it. A model's `checkpoint: DIR` becomes its
+    spec, and `ties: FILE` a list of constraints or a mapping by tensor, in a recipe's stages too; `module:
+    FILE.py:Class` gets the file's text; a recipe's `teacher: DIR` becomes the teacher itself, a task's `entries: {file:
+    FILE}` the table, and a sampler's `warm_start: FILE` its trials. Raise ValueError at the key path.
     """
-    task = data.get("task")
-    if isinstance(task, dict):
-        task = _inline_table(task, "task")
-        data = {**data, "task": task}  # its table is read once
-    return _Reader(folder, task, are_asked).entry(data, "")
+    data = _inline_table(data, "", folder)  # once: stages are asked the task too
+    return _Reader(folder, data.get("task"), are_asked).entry(data, "")
 
 
 @dataclasses.dataclass(frozen=True)
 class _Reader:
     """Reads files into the entries of a study.
 
-    folder: where files of modules and trials are looked for. task: the study's, if it says one. are_asked: as in
-    `inline_files`. Values of a wrong form stay as they are, for the error that names their key.
+    folder, are_asked: as in `inline_files`. task: the study's, if it says one. Values of a wrong form stay as they are,
+    for the error that names their key.
     """
 
     folder: Path
@@ -171,10 +170,10 @@ class _Reader:
         return inline_trials(sampler, self.folder, self.are_asked)
 
     def model(self, model: Data, path: str) -> Data:
-        model = _inline_model(model, path)
+        model = _inline_table(_inline_model(model, path), f"{path}.", self.folder)
         base = model.get("base")
-        if isinstance(base, dict):  # a tied model: the module is its base's
-            return {**model, "base": _read_code(base, f"{path}.base", self.folder)}
+        if isinstance(base, dict):  # a tied model: module and task are its base's
+            return {**model, "base": self.model(base, f"{path}.base")}
         return _read_code(model, path, self.folder)
 
     def recipe(self, recipe: Data, path: str) -> Data:
@@ -219,15 +218,15 @@ def _inline_teacher(recipe: Any, path: str) -> Any:
         return {**recipe, "teacher": read_teacher(Path(name))}
 
 
-def _inline_table(task: Data, path: str) -> Data:
-    entries = task.get("entries")
-    if not isinstance(entries, dict) or list(entries) != ["file"]:
-        return task
-    path = f"{path}.entries.file"
-    file = _path(str(entries["file"]), path)
-    text = _text(file, LARGEST_FILE, "table", path)
-    lines = text.replace(" ", "").split()
-    return {**task, "entries": ";".join(lines)}
+def _inline_table(asked: Data, path: str, folder: Path) -> Data:
+    """Return a study or a model with the table of its task, if that names a file."""
+    match asked:
+        case {"task": {"entries": {"file": name, **more}} as task} if not more:
+            path = f"{path}task.entries.file"
+            file = folder / _path(str(name), path)
+            lines = _text(file, LARGEST_FILE, "table", path).replace(" ", "").split()
+            return {**asked, "task": {**task, "entries": ";".join(lines)}}
+    return asked
 
 
 def _read_code(model: Data, path: str, folder: Path) -> Data:
@@ -259,7 +258,8 @@ def _text(file: Path, most: int, what: str, path: str) -> str:
 
 def _inline_model(model: Data, path: str) -> Data:
     """Return a model with the checkpoint's spec, or the file's ties, that it names."""
-    name = model.get("checkpoint")
+    changes = dict(model)
+    name = changes.pop("checkpoint", None)
     if isinstance(name, str):
         path = f"{path}.checkpoint"
         place = _path(name, path)
@@ -267,8 +267,7 @@ def _inline_model(model: Data, path: str) -> Data:
         spec = about.get("spec") if isinstance(about, dict) else None
         if not isinstance(spec, dict):
             raise error_at(path, f"{name}: not a checkpoint, which has a spec")
-        changes = {key: value for key, value in model.items() if key != "checkpoint"}
-        return {**spec, **changes}
+        return with_changes(spec, changes)
 
     name = model.get("ties")
     if isinstance(name, str):

@@ -91,6 +91,26 @@ def test_a_table_and_a_grid_over_task_and_arguments_are_read():
     assert [dict(spec.args)["hidden"] for spec, _ in listed.listed] == [4, 24]
 
 
+def test_a_table_is_beside_its_study_and_may_be_that_of_a_models_own_task():
+    folder = Path("deep")
+    folder.mkdir()
+    for name in ("nets.py", "z3.csv"):
+        Path(name).rename(folder / name)
+    own = {"task": {"name": "table", "entries": {"file": "z3.csv"}, "train": 0.6}}
+    for changes in (own, {"model": STUDY["model"] | own}, {"configurations": [{"model": own}]}):
+        ((spec, _),) = parse_study(json.dumps(STUDY | changes), "x", folder).listed
+        assert spec.task.entries == "0,1,2;1,2,0;2,0,1"
+
+
+def test_arguments_of_a_configuration_are_laid_over_those_of_the_model_that_it_changes():
+    base = parse_study(json.dumps(STUDY | net(width=6)), "x").base_spec
+    Checkpoint(base, base.initial(0)).save("best")
+    args = {"args": {"hidden": 4}}
+    for changes in (net(width=6) | {"configurations": [{"model": args}]}, {"model": {"checkpoint": "best"} | args}):
+        ((spec, _),) = parse_study(json.dumps(STUDY | changes), "x").listed
+        assert dict(spec.args) == dict(base.args) | {"hidden": 4}
+
+
 def test_a_search_over_the_task_is_shown_by_its_fields():
     space = {"task.split_seed": {"choice": [0, 1]}}
     ended = search.run(STUDY | {"space": space, "sampler": {"name": "grid"}, "seeds": [1, 2]}, home="home")
@@ -146,7 +166,10 @@ WRONG = {
     "no name": ({"model": {"module": "nets.py"}}, f"model.module: must be {FORMS}, got 'nets.py'"),
     "argument": (net(hiden=3), "model: Net has no argument 'hiden'; did you mean hidden?"),
     "value": (net(hidden="x"), "model.args.hidden: must be of the kind of 24, got 'x'"),
-    "vocabulary": (net(vocabulary=2), "recipe: nets.py:Net: it fails on tokens 0 to 2 [4, 7]: IndexError: index out"),
+    "vocabulary": (
+        net("GPT", vocabulary=2),
+        "recipe: nets.py:GPT: it fails on tokens 0 to 2 [7, 7]: IndexError: index out",
+    ),
     "scale": (
         scales(small=net(hidden=3)["model"], big={"module": "gone.py:Net"}),
         "scales.big.model.module: gone.py",
@@ -175,6 +198,10 @@ WRONG = {
     "option": ({"task": {"name": "parity", "bit": 3}}, "task: unknown option 'bit' of parity; did you mean bits?"),
     "split": ({"task": {"name": "parity", "train": 1}}, "task: train must leave rows to train on and to hold out"),
     "table": ({"task": {"name": "table", "entries": {"file": "no.csv"}}}, "task.entries.file: no.csv: no such file"),
+    "own table": (
+        {"model": STUDY["model"] | {"task": {"name": "table", "entries": {"file": "no.csv"}}}},
+        "model.task.entries.file: no.csv: no such file",
+    ),
     "entries": ({"task": "table"}, "task.entries: must be the table of the operation: entries: {file: FILE}"),
     "carry": ({"recipe": {"carry_mix": 0.5}}, f"recipe: carry_mix {OF_COLUMNS}"),
     "curriculum": ({"recipe": {"curriculum": [[3, 10]]}}, f"recipe: curriculum {OF_COLUMNS}"),
