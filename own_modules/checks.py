@@ -19,7 +19,9 @@ from own_modules.loading import (
     Wrong,
     again,
     build,
+    class_of,
     constraints_of,
+    given,
     parameters,
     problems_of,
     seeded,
@@ -50,7 +52,7 @@ def check_module(spec: Module, is_trained: bool = False) -> None:
         first, second, other = build(spec, 0), build(again(spec), 0), build(spec, 1)
         _check_draws(first, second, other)
         if is_trained:
-            _check_seeds(first, other)
+            _check_seeds(spec, first, other)
         _check_calls(spec, first, [second, other] if is_trained else [second], is_trained)
     except ValueError as error:
         text = str(error)
@@ -116,10 +118,17 @@ def _check_draws(first: nn.Module, second: nn.Module, other: nn.Module) -> None:
             raise ValueError(f"buffer {name} is drawn at random, and all seeds share it: make it a parameter")
 
 
-def _check_seeds(first: nn.Module, other: nn.Module) -> None:
-    """Raise ValueError where two seeds draw the same. Constants they may share."""
-    are_equal = all(map(torch.equal, first.parameters(), other.parameters()))
-    if are_equal and any(parameter.unique().numel() > 1 for parameter in first.parameters()):
+def _check_seeds(spec: Module, first: nn.Module, other: nn.Module) -> None:
+    """Raise ValueError where two seeds draw the same. Without a draw they may begin alike."""
+    if not all(map(torch.equal, first.parameters(), other.parameters())):
+        return
+    left = list[Tensor]()
+    for seed in (0, 1):
+        with seeded(seed):
+            class_of(spec)(**given(spec))
+            left.append(torch.get_rng_state())
+    # Whatever is drawn, they differ: where not, the code has seeded the generator.
+    if torch.equal(*left):
         raise ValueError("all seeds begin with the same numbers: its code must not seed a generator")
 
 
@@ -129,7 +138,7 @@ def _check_calls(spec: Module, module: nn.Module, others: list[nn.Module], is_tr
     others: the module, built anew.
     """
     task = spec.task
-    tokens_BT = problems_of(task)
+    tokens_BT = _called(lambda: problems_of(task), "cannot be asked its task")
     rows, length = tokens_BT.shape
 
     # A copy is given to the module, which may write to it.

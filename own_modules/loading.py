@@ -1,4 +1,4 @@
-"""Classes and modules of a spec: loaded once a process, built of a seed, and put on a device.
+"""Classes and modules of a spec: loaded, built of a seed, and put on a device.
 
 Torch's generator is used as the module's own code does, and left as it was.
 """
@@ -12,7 +12,7 @@ import linecache
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from io import BytesIO
 from itertools import chain
@@ -69,24 +69,26 @@ def read_file(where: str) -> str:
 def installed_digests(where: str) -> list[str]:
     """Return the digests of the files of an installed class and of the module that is named. Raises ValueError.
 
-    They are two where a package only passes the class on; earlier records have the second.
+    They are two where a package only passes the class on; earlier records have the second. A class may have no text.
     """
     place, _, name = where.partition(":")
     try:
         named = importlib.import_module(place)
         found = getattr(named, name, None)
         own = sys.modules.get(found.__module__, named) if isinstance(found, type) else named
-        return [digest_of(inspect.getsource(module)) for module in (own, named)]
+        digests = [digest_of(inspect.getsource(named))]
+        with suppress(OSError, TypeError):
+            digests.insert(0, digest_of(inspect.getsource(own)))
+        return digests
     except ModuleNotFoundError:
         raise ValueError(f"{where}: no module {place!r} is installed here") from None
     except Wrong as error:
         raise ValueError(f"{where}: cannot be imported: {first_line(error)}") from None
 
 
-@lru_cache(128)
-def _loaded(where: str, code: str, digest: str) -> ModuleType:
-    """Return the Python module of a class, by its text or its name."""
-    place = where.partition(":")[0]
+@lru_cache(512)
+def _loaded(place: str, code: str, digest: str) -> ModuleType:
+    """Return the Python module of a file by its text, or of a package by its name."""
     if not code:
         return importlib.import_module(place)
 
@@ -109,7 +111,7 @@ def _loaded(where: str, code: str, digest: str) -> ModuleType:
 def class_of(spec: Module) -> type[nn.Module]:
     """Return the class of a spec. Raises ValueError."""
     try:
-        found = getattr(_loaded(spec.module, spec.code, spec.digest), spec.label, None)
+        found = getattr(_loaded(spec.place, spec.code, spec.digest), spec.label, None)
     except Wrong as error:
         raise ValueError(f"{spec.module}: cannot be imported: {first_line(error)}") from None
     if not (isinstance(found, type) and issubclass(found, nn.Module)):
@@ -117,12 +119,27 @@ def class_of(spec: Module) -> type[nn.Module]:
     return found
 
 
-def again(spec: Module) -> Module:
+def again(spec: Module, use: str = "again") -> Module:
     """Return a spec whose class is of another load of its text: nothing that a load or a cache makes is shared.
 
-    Of an installed package there is one load.
+    use: each has a load of its own. Of an installed package, and of a text that runs once alone, there is one.
     """
-    return dataclasses.replace(spec, digest=f"again-{spec.digest}")
+    class_of(spec)  # first: of a text that runs once alone it is the one
+    bare = dataclasses.replace(spec, args=())
+    return dataclasses.replace(spec, digest=_digest_again(bare, use))
+
+
+@lru_cache(512)
+def _digest_again(spec: Module, use: str) -> str:
+    """Return by which digest `again` knows a class, whatever its arguments are."""
+    other = dataclasses.replace(spec, digest=f"{use}-{spec.digest}")
+    try:
+        # By another seed: what is drawn as a file is read differs.
+        with seeded(1):
+            class_of(other)
+    except ValueError:
+        return spec.digest
+    return other.digest
 
 
 def arguments_of(spec: Module) -> dict[str, Any]:
@@ -131,6 +148,12 @@ def arguments_of(spec: Module) -> dict[str, Any]:
     parameters = list(signature.parameters.values())[1:]  # without self
     several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return {p.name: p.default for p in parameters if p.kind not in several}
+
+
+def given(spec: Module) -> dict[str, Any]:
+    """Return the arguments as the class is given them: tuples where its defaults are, and lists elsewhere."""
+    defaults, lists = arguments_of(spec), spec.as_dict()["args"]
+    return {name: value if isinstance(defaults.get(name), tuple) else lists[name] for name, value in spec.args}
 
 
 def constraints_of(spec: Module) -> dict[str, Any]:
@@ -190,10 +213,10 @@ def seeded(seed: int) -> Iterator[None]:
 
 def build(spec: Module, seed: int) -> nn.Module:
     """Build a module of a seed, on the CPU. Raises ValueError."""
-    cls = class_of(spec)  # what its file draws as it is read is none of the seed's
+    cls, arguments = class_of(spec), given(spec)  # what its file draws as it is read is none of the seed's
     with seeded(seed):
         try:
-            return cls(**spec.as_dict()["args"])  # as who loads a checkpoint by torch alone has them
+            return cls(**arguments)
         except Wrong as error:
             raise ValueError(f"{spec.module}: cannot be built: {first_line(error)}") from None
 
@@ -219,13 +242,12 @@ def too_many(count: int) -> str:
 
 def _count_without_memory(spec: Module) -> int:
     """Return how many parameters a module would have; 0 where it cannot be built without their numbers."""
-    # Another load, before: what it keeps from now on, such as in a cache, has no numbers.
-    with seeded(1):
-        cls = class_of(again(spec))
+    # A load for this alone, before: what it keeps from now on, such as in a cache, has no numbers.
+    cls, arguments = class_of(again(spec, "count")), given(spec)
     try:
         # On "meta" tensors have shapes alone.
         with seeded(0), torch.device("meta"):
-            module = cls(**spec.as_dict()["args"])
+            module = cls(**arguments)
     except Wrong:
         return 0
     return sum(parameter.numel() for parameter in module.parameters())
@@ -235,16 +257,26 @@ def _count_without_memory(spec: Module) -> int:
 def logits_of(spec: Module) -> int:
     """Return how many logits the module has for a token."""
     with torch.no_grad():
-        return int(template(spec)(problems_of(spec.task)[:1]).shape[-1])
+        # A copy: a module may write to it.
+        return int(template(spec)(problems_of(spec.task)[:1].clone()).shape[-1])
 
 
 @lru_cache(64)
 def problems_of(task: Task) -> Tensor:
-    """Return what a net reads of some problems, [B, T] int64: at each place each token that any problem has there."""
+    """Return what a net reads of some problems, [B, T] int64: at each place each token that any problem has there.
+
+    B is not T: logits whose axes were exchanged would have the right shape.
+    """
     a, b = torch.tensor(task.pairs()).T
     tokens = task.written(a, b)[:-1]  # the last one is asked for alone
-    firsts = [np.unique(token.numpy(), return_index=True)[1] for token in tokens]
-    chosen = torch.from_numpy(np.unique(np.concatenate(firsts)))
+    chosen = list[int]()
+    for token in tokens:
+        numbers = token.numpy()
+        values, firsts = np.unique(numbers, return_index=True)
+        chosen += firsts[~np.isin(values, numbers[chosen])].tolist()
+    chosen.sort()
+    if len(chosen) == len(tokens):
+        chosen.append(chosen[-1])
     return torch.stack([token[chosen] for token in tokens], dim=1)
 
 

@@ -175,7 +175,7 @@ class Module(Spec, listed=False):
         if digest not in ("", *digests):
             raise ValueError(f"{where} has changed: recorded with SHA-256 {digest:.12}, here it is {digests[0]:.12}")
         asked = ADDITION if task is None else make_task(task)
-        spec = cls(module=where, code=code, digest=digests[0], task=asked)
+        spec = cls(module=where, code=code, digest=digest or digests[0], task=asked)
         return dataclasses.replace(spec, args=_checked_arguments(spec, arguments))
 
     def as_dict(self) -> dict[str, Any]:

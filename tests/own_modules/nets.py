@@ -66,14 +66,14 @@ class Attends(Net):
 
 
 class Scaled(Net):
-    """Its arguments are a float and lists."""
+    """Its arguments are a float and tuples, as their defaults are."""
 
     constraints = {"scale": 1, "sizes": [8, 24]}  # noqa: RUF012
 
     def __init__(self, scale=1.0, sizes=(8, 24), shifts=(0.0,)):
         width, hidden = sizes
         super().__init__(width=width, hidden=hidden)
-        self.scale, self.shift = scale, sum(shifts)
+        self.scale, self.shift, self.hash = scale, sum(shifts), hash(sizes)  # a list has none
 
     def forward(self, tokens):
         return self.scale * super().forward(tokens) + self.shift
@@ -103,6 +103,17 @@ class Zeros(Net):
         super().__init__()
         for parameter in self.parameters():
             nn.init.zeros_(parameter)
+
+
+class Ramped(Net):
+    """Of numbers that differ, and that no seed draws."""
+
+    def __init__(self):
+        super().__init__()
+        with torch.no_grad():
+            for parameter in self.parameters():
+                count = parameter.numel()
+                parameter.copy_(torch.arange(count).view_as(parameter) / count)
 
 
 class Masked(Net):
@@ -199,7 +210,7 @@ class Mixing(Net):
 
 class Writing(Net):
     def forward(self, tokens):
-        tokens[:, 0] = 0
+        tokens[:, 0] += 1
         return super().forward(tokens)
 
 

@@ -19,6 +19,7 @@ from torch.nn import functional as F
 
 from model import make_spec, preset, preset_name, trust, verify
 from model.parts import inside, keep, only
+from model.tasks.rows import Modular
 from model.tied import Tied, constrained
 from model.transfer import transfer
 from model.trust import Untrusted, digest_of
@@ -188,7 +189,7 @@ def test_a_whole_number_is_its_float_and_a_list_its_tuple():
     assert Configuration(spec, recipe).key == Configuration(spec_of("Scaled"), recipe).key
     shifted = [spec_of("Scaled", shifts=shifts) for shifts in ([1, 2], [1.0, 2.0])]
     assert len({Configuration(spec, recipe).key for spec in shifted}) == 1
-    assert spec_of("Copying").params == spec_of("Copying", sizes=[8, 24]).params == spec_of().params
+    assert spec.params == spec_of("Copying").params == spec_of("Copying", sizes=[8, 24]).params == spec_of().params
     less = spec.toggled("sizes", [4, 12])
     assert less.applied() == {"sizes": (4, 12)} and less.toggled("sizes") == spec
     with pytest.raises(ValueError, match=r"args\.scale must be of the kind of 1\.0, got 1000"):
@@ -221,8 +222,28 @@ def test_what_a_file_makes_once_has_numbers_where_a_worker_is_the_first_to_read_
     sent = pickle.dumps(spec_of("Kept"))
     for cache in (loading._loaded, loading.template):
         cache.cache_clear()
-    module = template(pickle.loads(sent))
-    assert module(torch.tensor([[1, 2, 11]])).isfinite().all()
+    spec = pickle.loads(sent)
+    assert template(spec)(torch.tensor([[1, 2, 11]])).isfinite().all()
+    spec.check_trained()
+
+
+def test_a_file_that_runs_once_alone_is_trained_saved_and_sent(tmp_path, monkeypatch):
+    """As one that makes a folder, or registers an operation."""
+    monkeypatch.setattr(sys, "runs", [], raising=False)
+    file = tmp_path / "once.py"
+    file.write_text(f"{FILE.read_text()}\nimport sys\nsys.runs.append(1)\nassert len(sys.runs) == 1\n")
+    for name, task in NETS.items():
+        spec = load_module(f"{file}:{name}", task=task)
+        Pair(Recipe(), Seed.of(0)).check(spec)
+        Checkpoint(spec, spec.initial(3)).save(tmp_path / name)
+        assert Checkpoint.load(tmp_path / name).spec == spec
+        runs = len(sys.runs)
+        assert spec.replaced({"width": 4}).params < spec.params and len(sys.runs) == runs
+    sent = pickle.dumps(spec)
+    sys.runs.clear()  # as in a process of its own
+    for cache in (loading._loaded, loading._digest_again, loading.template):
+        cache.cache_clear()
+    assert template(pickle.loads(sent))(torch.tensor([[1, 2, 4]])).isfinite().all()
 
 
 ALONE = """
@@ -344,8 +365,24 @@ def test_a_module_that_cannot_be_a_family_is_refused_by_name_in_one_line(name):
     assert WRONG[name] in text and name in text
 
 
-def test_seeds_may_begin_with_the_same_constants():
-    Pair(Recipe(), Seed.of(0)).check(spec_of("Zeros"))
+@pytest.mark.parametrize("name", ["Zeros", "Ramped"])
+def test_seeds_may_begin_with_numbers_that_are_not_drawn(name):
+    Pair(Recipe(), Seed.of(0)).check(spec_of(name))
+
+
+def test_a_net_that_writes_to_its_tokens_leaves_problems_as_they_are():
+    spec = spec_of("Writing")
+    before = loading.problems_of(spec.task).clone()
+    assert spec.logits == 12 and torch.equal(loading.problems_of(spec.task), before)
+
+
+def test_a_strangers_task_that_fails_is_one_line():
+    class Failing(Modular):
+        def written(self, a, b):
+            raise RuntimeError("no table\nand more")
+
+    refused = refusal(ValueError, spec_of(task=Failing(modulus=11)).check_asked)
+    assert refused.endswith(":Net: it cannot be asked its task: RuntimeError: no table")
 
 
 @pytest.mark.parametrize("modulus", [9, 10, 11])
@@ -407,12 +444,18 @@ def test_of_an_installed_package_only_modules_are_called(where):
     assert installed.params == spec_of().params and not installed.code and len(installed.digest) == 64
 
 
-def test_of_an_installed_class_its_own_file_is_digested_and_earlier_records_are_read():
+def test_of_an_installed_class_its_own_file_is_digested_and_earlier_records_keep_theirs(monkeypatch):
     """They have the digest of the module that is named, which may only pass the class on."""
     own, named = (digest_of(inspect.getsource(module)) for module in (nn.modules.linear, nn))
     make = partial(make_spec, "module", module="torch.nn:Linear", args={"in_features": 2, "out_features": 2}, task=TASK)
-    assert make().digest == own != named and make(digest=named) == make(digest=own) == make()
+    earlier, own_key = make(digest=named), Configuration(make(), Recipe()).key
+    assert make().digest == own != named == earlier.digest and make(digest=own) == make() != earlier
+    keys = {Configuration(spec, Recipe()).key for spec in (earlier, make_spec(**earlier.as_dict()))}
+    assert len(keys) == 1 and own_key not in keys
     assert "has changed: recorded with SHA-256 0123" in refusal(ValueError, make, digest="0123")
+    for compiled in ("builtins", "torch._C"):
+        monkeypatch.setattr(nn.Linear, "__module__", compiled)
+        assert make().digest == named
 
 
 def test_what_an_installed_class_keeps_from_build_to_build_is_refused():

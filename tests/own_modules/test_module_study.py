@@ -168,7 +168,7 @@ WRONG = {
     "value": (net(hidden="x"), "model.args.hidden: must be of the kind of 24, got 'x'"),
     "vocabulary": (
         net("GPT", vocabulary=2),
-        "recipe: nets.py:GPT: it fails on tokens 0 to 2 [7, 7]: IndexError: index out",
+        "recipe: nets.py:GPT: it fails on tokens 0 to 2 [8, 7]: IndexError: index out",
     ),
     "scale": (
         scales(small=net(hidden=3)["model"], big={"module": "gone.py:Net"}),
