@@ -84,9 +84,10 @@ class _RowRecorder(Recorder):
         return made if is_registers else self.graph.registers(made)
 
     def _traced(self, made: Any, like: torch.Tensor) -> Traced:
-        # Of other types numbers are rounded otherwise.
-        if like.dtype.is_floating_point and like.dtype != torch.float32:
-            raise NotImplementedError(f"{like.dtype} is not supported by the engine")
         registers = self._registers(made).expand(like.shape)
+        # Of other types numbers are rounded otherwise. Known ones in double, such as angles, lose a rounding alone.
+        is_known = like.dtype == torch.float64 and None not in map(self.graph.value, registers.flatten().tolist())
+        if like.dtype.is_floating_point and like.dtype != torch.float32 and not is_known:
+            raise NotImplementedError(f"{like.dtype} is not supported by the engine")
         # Cloned: a result of its own has memory of its own, into which an operation in place may write.
         return Traced(registers.clone(), like.dtype)

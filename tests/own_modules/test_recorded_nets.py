@@ -127,8 +127,16 @@ class Wraps(Tokens):
         return self.token.weight[tokens - 1]
 
 
-@pytest.mark.parametrize("make", [Begins, Wraps])
-def test_whole_numbers_that_a_net_makes_of_tokens_are_torchs(make):
+class Turns(Tokens):
+    """By angles of its places, which are computed in double."""
+
+    def rows(self, tokens):
+        place = torch.arange(tokens.shape[1], dtype=torch.float64)[:, None]
+        return self.token(tokens) * (place * 0.5 ** torch.arange(8)).cos().float()
+
+
+@pytest.mark.parametrize("make", [Begins, Wraps, Turns])
+def test_numbers_that_a_net_makes_of_tokens_and_places_are_torchs(make):
     spec = Wrapped(make=make)
     theta, tokens = some_theta(spec), some_tokens(spec)
     theta[0] = 5  # no row that begins
