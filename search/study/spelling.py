@@ -78,11 +78,11 @@ def model_options(model: str | Data, path: str) -> Data:
 
 def with_changes(options: Data, changes: Data) -> Data:
     """Return a model's options with changes laid over them, and arguments of a class over its others."""
-    merged = {**options, **changes}
-    match options, changes:
-        case {"args": dict(below)}, {"args": dict(above)}:
-            merged["args"] = {**below, **above}
-    return merged
+    match changes:
+        case {"args": {**named}, **others}:
+            # Each by its own name: that is laid over `args`, and over what has the same name.
+            changes = {f"args.{name}": value for name, value in named.items()} | others
+    return {**options, **changes}
 
 
 def asked_spec(options: Data, path: str, task: Any, changes: Data | None = None) -> Spec:
@@ -258,21 +258,17 @@ def _text(file: Path, most: int, what: str, path: str) -> str:
 
 def _inline_model(model: Data, path: str) -> Data:
     """Return a model with the checkpoint's spec, or the file's ties, that it names."""
-    changes = dict(model)
-    name = changes.pop("checkpoint", None)
-    if isinstance(name, str):
-        path = f"{path}.checkpoint"
-        place = _path(name, path)
-        about = _parsed(place / JSON_FILE if place.is_dir() else place, path)
-        spec = about.get("spec") if isinstance(about, dict) else None
-        if not isinstance(spec, dict):
+    match model:
+        case {"checkpoint": str(name), **changes}:
+            path = f"{path}.checkpoint"
+            place = _path(name, path)
+            match _parsed(place / JSON_FILE if place.is_dir() else place, path):
+                case {"spec": dict(spec)}:
+                    return with_changes(spec, changes)
             raise error_at(path, f"{name}: not a checkpoint, which has a spec")
-        return with_changes(spec, changes)
-
-    name = model.get("ties")
-    if isinstance(name, str):
-        path = f"{path}.ties"
-        return {**model, "ties": _parsed(_path(name, path), path)}
+        case {"ties": str(name)}:
+            path = f"{path}.ties"
+            return {**model, "ties": _parsed(_path(name, path), path)}
     return model
 
 

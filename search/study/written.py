@@ -101,6 +101,9 @@ def _kept(below: Mapping[str, Any], above: Mapping[str, Any], section: str) -> D
     # What was read out of a module's file, or a tied checkpoint's.
     read_in = {"base": {"family"}, str(family_of(below)): {"code", "digest"}}
     gone = set().union(*(read_in.get(key, ()) for key in above))
+    match above:
+        case {"args": {**named}}:  # an argument that has been given by its own name would win
+            gone |= {f"args.{name}" for name in named}
     return {key: value for key, value in below.items() if key not in gone}
 
 

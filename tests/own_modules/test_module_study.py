@@ -105,8 +105,15 @@ def test_a_table_is_beside_its_study_and_may_be_that_of_a_models_own_task():
 def test_arguments_of_a_configuration_are_laid_over_those_of_the_model_that_it_changes():
     base = parse_study(json.dumps(STUDY | net(width=6)), "x").base_spec
     Checkpoint(base, base.initial(0)).save("best")
-    args = {"args": {"hidden": 4}}
-    for changes in (net(width=6) | {"configurations": [{"model": args}]}, {"model": {"checkpoint": "best"} | args}):
+    args, of_eight = {"args": {"hidden": 4}}, STUDY["model"] | {"args.width": 6, "args.hidden": 8}
+    Path("eight.yaml").write_text(json.dumps(STUDY | {"model": of_eight}))
+    for changes in (
+        net(width=6) | {"configurations": [{"model": args}]},
+        {"model": of_eight, "configurations": [{"model": args}]},
+        net(width=6, hidden=8) | {"configurations": [{"model": {"args.hidden": 4}}]},
+        {"model": {"checkpoint": "best"} | args},
+        {"model": args, "extends": "eight.yaml"},
+    ):
         ((spec, _),) = parse_study(json.dumps(STUDY | changes), "x").listed
         assert dict(spec.args) == dict(base.args) | {"hidden": 4}
 
