@@ -22,8 +22,6 @@ COLUMNS = (
     "model.family",
 )  # fmt: skip
 """Columns that a frame of configurations must have."""
-NO_STAGES = ("()", "[]", "None", "nan")
-"""How frames and files say that a recipe has none."""
 Row = Mapping[str, Any]
 SeedRows = dict[Seed, SeedRecord]
 
@@ -88,9 +86,9 @@ class Arm:
 def read_arms(configurations: Sequence[Row], seeds: Iterable[SeedRecord]) -> list[Arm]:
     """Return the recorded configurations, each of each study once: of repeats the one with the most seeds.
 
-    Left out are those without a counted seed, and those that were taught, tied, or started from other numbers: their
-    rows name these in words, and they say nothing about training from random values. So are specs of users' code in
-    stages, whose rows have no text of it.
+    Left out are those without a counted seed, and those that were taught (in a stage, too), tied, or started from other
+    numbers: their rows name these in words, and they say nothing about training from random values. So are specs of
+    users' code in stages, whose rows have no text of it.
     Raises UserError if the rows are no configurations, or name unknown fields.
     """
     for row in configurations:
@@ -111,26 +109,31 @@ def read_arms(configurations: Sequence[Row], seeds: Iterable[SeedRecord]) -> lis
         if key in arms:
             continue
         try:
-            if not _is_derived(row):
-                arms[key] = _arm(row, by_arm.get(key, {}))
+            recipe = _recipe_fields(row)
+            if not _is_derived(row, recipe):
+                arms[key] = _arm(row, recipe, by_arm.get(key, {}))
         except (ValueError, TypeError) as error:
             raise UserError(f"configuration {row['configuration']!r:.80}: {error}") from None
     return [arm for arm in arms.values() if arm.n]
 
 
-def _is_derived(row: Row) -> bool:
-    """True if a row says nothing about training from random values: see `read_arms`. Raises ValueError."""
-    for origin in (row.get("recipe.teacher"), row.get("recipe.start")):
-        if isinstance(origin, str) and origin:  # a frame has NaN for none
-            return True
+def _is_derived(row: Row, recipe: Row) -> bool:
+    """True if a row says nothing about training from random values: see `read_arms`. Raises ValueError.
+
+    recipe: the fields of its recipe.
+    """
+    stages = [stage for stage in recipe.get("stages", ()) if isinstance(stage, Mapping)]
+    parts = [recipe, *(stage.get(name) for stage in stages for name in ("recipe", "longer"))]
+    if any(part.get("teacher") or part.get("start") for part in parts if isinstance(part, Mapping)):
+        return True
     family = family_class(row["model.family"])
-    return family is Tied or (family.runs_code and str(row.get("recipe.stages")) not in NO_STAGES)
+    return family is Tied or (family.runs_code and bool(stages))
 
 
-def _arm(row: Row, seeds: SeedRows) -> Arm:
-    """Return the arm of a row. Raises ValueError or TypeError."""
+def _arm(row: Row, fields: Row, seeds: SeedRows) -> Arm:
+    """Return the arm of a row. fields: of its recipe. Raises ValueError or TypeError."""
     spec = _spec(row)
-    recipe = _recipe(_fields(row, "recipe."))
+    recipe = Recipe.from_record(_typed(Recipe, fields))
     end = recipe.steps if recipe.finish_above < 1 else None
     grokked = {}
     by_training = {}
@@ -201,18 +204,19 @@ def _fields(row: Row, prefix: str) -> dict[str, Any]:
     return fields
 
 
-def _recipe(values: dict[str, Any]) -> Recipe:
-    """Return a recipe of a row's values, of which those that are lists may be JSON."""
+def _recipe_fields(row: Row) -> dict[str, Any]:
+    """Return the fields of a row's recipe, of which those that are lists may be JSON."""
+    values = _fields(row, "recipe.")
     for name, recipe_field in Recipe.__dataclass_fields__.items():
         if isinstance(recipe_field.default, tuple) and name in values:
             entries = json.loads(values[name]) if isinstance(values[name], str) else values[name]
             values[name] = list(map(_entry, entries))
-    return Recipe.from_record(_typed(Recipe, values))
+    return values
 
 
 def _entry(value: Any) -> Any:
-    """Return an entry of a list, a text or a list of numbers, as in a study file."""
-    if isinstance(value, str):
+    """Return an entry of a list, a text, a stage or a list of numbers, as in a study file."""
+    if isinstance(value, str | Mapping):
         return value
     return list(map(_number, value))
 

@@ -21,6 +21,7 @@ from search.study.reading import read_data
 from search.study.space import Distribution
 from search.study.trial import Configuration
 from tests.reports.test_plots import frames, one, searched, seed_row, study_of
+from tests.scenarios.studies import STAGED, STAGES
 from tests.searches import TASKS
 
 HOSTILE = "<script>alert(1)</script> & \"quotes\" 'and' {{ braces }}"
@@ -227,6 +228,15 @@ def test_a_study_of_one_flag_answers_it_first_and_large():
     )
     assert "Flags against each other" not in page
     assert 'class="sides"' not in words_of(*searched(8))
+
+
+def test_a_study_with_stages_has_its_table_of_constraints():
+    listed = [{}, {"model": {"tie_vo": False}}, {"recipe": {"stages": STAGES}}]
+    study = study_of(recipe=STAGED["recipe"], configurations=listed)
+    configurations = [Configuration(*asked) for asked in study.listed]
+    recorded = [seed_row(configuration, n, "grokked", 400) for configuration in configurations for n in range(4)]
+    (cell,) = report_module._Page(study, *frames(study, configurations, recorded)).table.cells.values()
+    assert (cell.constraint, len(cell.arms)) == ("tie_vo", 2)
 
 
 def test_a_field_that_was_not_searched_somewhere_is_shown_there_as_nothing():

@@ -1,5 +1,6 @@
 """The constraint table: its rule, cells, rows and columns, from rows of configurations made by hand."""
 
+import json
 from dataclasses import replace
 from math import inf
 
@@ -16,11 +17,13 @@ from search.stats.counting import GrokRate
 from search.stats.record import SeedRecord
 from search.study.trial import Configuration
 from tests import needs_plugins
+from tests.scenarios import studies
 from trainer import Recipe
 
 RECIPE = Recipe()
 OTHER = Recipe(steps=120_000, fade_start=10_000, fade_end=80_000, curriculum=((3, 1_000),))
 FINISHING = Recipe(finish_above=0.5)
+STAGED = Recipe(**studies.STAGED["recipe"], stages=tuple(studies.STAGES))
 
 
 def arm(spec, grokked=0, seeds=4, *, recipe=RECIPE, study="constraints", **changes):
@@ -242,12 +245,24 @@ def test_a_module_of_addition_is_the_same_whether_or_not_its_row_says_so():
 
 
 @pytest.mark.parametrize(
-    "change", [{"recipe.teacher": "100p f4d9"}, {"recipe.start": "57p 1234"}, {"model.family": "tied"}]
-)
+    "change",
+    [
+        {"recipe.teacher": "100p f4d9"}, {"recipe.start": "57p 1234"}, {"model.family": "tied"},
+        {"recipe.stages": [studies.STAGES[0] | {"longer": {"teacher": "100p f4d9"}}]},
+    ],
+)  # fmt: skip
 def test_what_did_not_train_from_random_values_is_left_out(change):
     rows = [arm("57p", 3, 64), arm(without("57p", "tie_vo"), 3, 64)]
     cell = cell_of([*rows, arm("57p", 9, 99, study="derived", recipe=OTHER, **change)])
     assert [a.study for a in cell.arms] == ["constraints"]
+
+
+@pytest.mark.parametrize("form", [tuple, json.dumps], ids=["frame", "file"])
+def test_a_configuration_of_several_stages_is_beside_the_others(form):
+    staged = arm("57p", 3, 4, recipe=STAGED, study="staged")
+    staged["recipe.stages"] = form(staged["recipe.stages"])
+    cell = cell_of([arm("57p", 0, 48), arm(without("57p", "tie_vo"), 12, 48), staged])
+    assert (cell.trains, [a.study for a in cell.arms]) == ("yes", ["constraints", "staged"])
 
 
 @pytest.mark.parametrize("rows", [[], [arm("57p", 3, 64)], [arm("57p", 3, 64), arm("74p")]])
