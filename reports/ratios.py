@@ -97,19 +97,20 @@ def ratio_of_intervals(
     truth: docs/statistics.md.
     """
 
-    def end(near: float, far: float, way: int) -> float:
-        """Return the end of the ratio at which `share` is `near` and `other` is `far`. way: -1 for the lower end."""
+    def larger(near: float, far: float) -> float:
+        """Return the larger root of an end's quadratic, times its leading coefficient."""
         middle = share * other - correlation * (share - near) * (far - other)
         spread = middle**2 - near * far * (2 * share - near) * (2 * other - far)
-        scale = far * (2 * other - far)
-        if not scale:
-            return inf
-        return (middle + way * max(spread, 0.0) ** 0.5) / scale + 0.0  # no -0.0
+        return float(middle + max(spread, 0.0) ** 0.5)
 
     # A ratio is least where its numerator is at its low end and its denominator at its high one.
     low, high = ends
     other_low, other_high = other_ends
-    return end(low, other_high, -1), end(high, other_low, 1)
+    lower, upper = larger(low, other_high), larger(high, other_low)
+    # The smaller root, by the product of both: it is finite also where the leading coefficient is 0.
+    scale = other_low * (2 * other - other_low)
+    least = low * (2 * share - low) / lower if lower else 0.0
+    return least + 0.0, upper / scale if scale else inf  # no -0.0
 
 
 # From the pairs that differ

@@ -67,5 +67,7 @@ def test_a_ratio_of_two_intervals_is_fiellers_where_they_are_symmetric():
         roots = np.roots([q * q - b * b, 2 * (r * a * b - p * q), p * p - a * a])
         assert ends == pytest.approx(sorted(roots.real))
     assert ratio_of_intervals(0.0, (0.0, 0.1), 0.4, (0.3, 0.5), 0.0)[0] == 0
+    at_twice, beyond = (ratio_of_intervals(0.4, (0.3, 0.5), 0.25, (0.2, high), 0.3)[0] for high in (0.5, 0.501))
+    assert at_twice == pytest.approx(beyond, rel=0.01)
     low, high = ratio_of_intervals(0.4, (0.3, 0.5), 0.0, (0.0, 0.1), 0.0)
     assert (low, high) == (pytest.approx(1 / ratio_of_intervals(0.0, (0.0, 0.1), 0.4, (0.3, 0.5), 0.0)[1]), inf)
