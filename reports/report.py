@@ -58,6 +58,8 @@ from search.stats.counting import (
     group_by,
     missed_by,
     pareto,
+    percent,
+    percents,
     state_of,
     unended_warning,
 )
@@ -173,17 +175,12 @@ def pictures(
     return paths
 
 
-def percent(rate: float) -> str:
-    return f"{rate:.1%}"
-
-
 def _counts(rate: GrokRate) -> str:
     return f"{rate.grokked:,} of {rate.n:,}"
 
 
 def _ends(rate: GrokRate) -> str:
-    low, high = rate.interval
-    return f"{percent(low)} to {percent(high)}"
+    return percents(rate.interval)
 
 
 def _sentence(rate: GrokRate) -> str:

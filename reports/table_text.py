@@ -13,6 +13,7 @@ from reports.arms import Arm
 from reports.ratios import discoveries, ends_text
 from reports.table import Cell, Table, constraint_table
 from reports.verdicts import RULE, SECTION, Agreement, Answer, Effect, published
+from search.stats.counting import percent
 from search.stats.intervals import LEVEL
 from search.stats.record import SeedRecord
 from search.study.described import counted
@@ -189,7 +190,7 @@ def _line(cell: Cell, link: Link) -> dict[str, str]:
     shares = []
     finished = []
     for arm in (cell.with_it, cell.without):
-        shares.append(f"{link(arm)} {100 * arm.rate:.0f} %" if arm else MISSING)
+        shares.append(f"{link(arm)} {percent(arm.rate, 0)[:-1]} %" if arm else MISSING)
         finished.append(f"{arm.grokked_with_finished}/{arm.n}" if arm else MISSING)
     with_it, without = shares
     # The columns that `details` leaves out by these names.
@@ -217,7 +218,7 @@ def _trains(cell: Cell) -> str:
     arm = cell.with_it
     if cell.trains == Answer.NO and arm:
         _, high = arm.interval
-        text += f", at most {100 * high:.1f} %"
+        text += f", at most {percent(high)[:-1]} %"
         if arm.ended:
             text += f"; {arm.ended} ended early"
     return text

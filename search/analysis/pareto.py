@@ -6,7 +6,7 @@ from operator import itemgetter
 from typing import Any
 
 from search.errors import UserError
-from search.stats.counting import few_digits, pareto
+from search.stats.counting import few_digits, pareto, percents
 from search.study.described import aligned
 
 Row = Mapping[str, Any]
@@ -108,7 +108,7 @@ def table(rows: Sequence[dict[str, Any]], width: int | None = None) -> str:
 def _cells(row: Row) -> dict[str, str]:
     """Return a row's texts by heading."""
     stopped = "stopped at a success; " if row["stopped"] else ""
-    interval = f"{row['grok_rate_low']:.1%} to {row['grok_rate_high']:.1%}"
+    interval = percents((row["grok_rate_low"], row["grok_rate_high"]))
     held = "" if row["held"] is None else f"{row['held']:,} of {row['grokked']:,}"
     verified = "not decoded yet"  # of its best seeds, on the official additions
     if row["verify_tried"]:
@@ -116,7 +116,7 @@ def _cells(row: Row) -> dict[str, str]:
         verified = f"{is_verified} ({row['verified']:,} of {row['verify_tried']:,})"
     confirmed = ""
     if row["confirmation_seeds"]:
-        ends = f"{row['confirmation_low']:.1%} to {row['confirmation_high']:.1%}"
+        ends = percents((row["confirmation_low"], row["confirmation_high"]))
         confirmed = f"{row['confirmation_grokked']:,} of {row['confirmation_seeds']:,} ({ends})"
     return {
         "params": f"{row['params']:,}",

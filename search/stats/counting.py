@@ -146,12 +146,12 @@ class GrokRate:
         if not self.n:
             return NONE_ENDED
         counts = f"{self.grokked:,} of {self.n:,} grokked"
-        interval = "95 % interval {:.1%} to {:.1%}".format(*self.interval)
+        interval = f"95 % interval {percents(self.interval)}"
         if self.tries:  # no rate: where it stopped is a success
             return f"{counts}, then it stopped ({interval}: in the file's order {self.place} grokked)"
         if self.missed >= 0.5:  # which rounds to a seed
             interval += f": up to {self.missed:,.0f} that rules ended might have grokked"
-        return f"{counts}: {self.rate:.1%} ({interval})"
+        return f"{counts}: {percent(self.rate or 0.0)} ({interval})"
 
     @property
     def place(self) -> str:
@@ -289,7 +289,7 @@ class PooledRate:
         runs = f"{self.grokked:,} of {self.n:,} runs grokked; {pairs}"
         pooled = TOO_FEW
         if self.interval:
-            pooled = "{:.1%}, 95 % interval clustered by seed {:.1%} to {:.1%}".format(self.rate, *self.interval)
+            pooled = f"{percent(self.rate)}, 95 % interval clustered by seed {percents(self.interval)}"
         return f"{runs} ({pooled}); {self.seeds_grokked:,} of {self.seeds:,} seeds grokked in some configuration"
 
 
@@ -366,6 +366,21 @@ def describe_rules(kind: type[Rule], asked: Sequence[Rule], configurations: Iter
 
     grokked, n = map(sum, zip(*measured, strict=True))
     return f"{text}Measured before: {grokked:,} grokked of {n:,} seeds that it would have ended and that ran on"
+
+
+def percent(share: float, digits: int = 1) -> str:
+    """Return a share in per cent: with more digits where it would read 0 or 100, and is neither.
+
+    >>> percent(0.25), percent(2_499 / 2_500), percent(1 / 256, 0)
+    ('25.0%', '99.96%', '0.4%')
+    """
+    text = f"{share:.{digits}%}"
+    is_rounded = float(text[:-1]) in (0, 100) and share not in (0, 1)
+    return percent(share, digits + 1) if is_rounded else text
+
+
+def percents(ends: Interval, digits: int = 1) -> str:
+    return " to ".join(percent(end, digits) for end in ends)
 
 
 def few_digits(amount: float, digits: int = 2) -> str:

@@ -16,7 +16,7 @@ from reports.plots import INK, image_of
 from reports.ratios import ratio_interval
 from reports.records import shipped_records
 from reports.table_figure import table_figure
-from reports.table_text import count, discovered, markdown, times, write_table
+from reports.table_text import count, details, discovered, markdown, times, write_table
 from reports.verdicts import published
 from search import plugins
 from tests.commands import done, fails_with_one
@@ -96,6 +96,13 @@ def test_two_presets_that_differ_in_one_constraint_are_one_pair_of_arms():
     assert text.count("10/40 vs 30/40") == 2 and "\n- 2 comparisons; " in text and f"\n- {once}: " in text
     assert once in " ".join(table_figure(table).get_supxlabel().split())
     assert "one pair" not in markdown(table_of(some_rows()))
+
+
+@pytest.mark.parametrize(("grokked", "share"), [(0, "0"), (1, "0.4"), (255, "99.6"), (256, "100")])
+def test_a_share_reads_as_none_or_all_only_where_it_is(grokked, share):
+    rows = [arm("57p", grokked, 256), arm(without("57p", "tie_vo"), 128, 256, stopped=True)]
+    head, (line,) = details(table_of(rows), paper=False)
+    assert dict(zip(head, line, strict=True))["with it"] == f"{grokked}/256 {share} %"
 
 
 # The command
