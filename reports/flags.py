@@ -18,7 +18,16 @@ from reports.ratios import Paired, ends_text, ratio_of_intervals, times
 from reports.table_text import bullets, markdown_table, rows_text
 from reports.verdicts import cost
 from search.errors import printable
-from search.stats.counting import COUNTED, FEWEST_SEEDS, TOO_FEW, GrokRate, PooledRate, group_by
+from search.stats.counting import (
+    COUNTED,
+    FEWEST_SEEDS,
+    TOO_FEW,
+    GrokRate,
+    PooledRate,
+    group_by,
+    percent,
+    percents,
+)
 from search.stats.intervals import Interval
 from search.stats.record import SeedRecord
 from search.study.described import shown
@@ -61,6 +70,16 @@ BEYOND = (
     "beyond both: the odds with both, over what they were if both ratios of odds were multiplied, of a logistic "
     "model of the two and their product, penalised (Firth), with standard errors clustered by seed",
 )
+
+
+class Entries(tuple[Any, ...]):
+    """A list as a value of a flag, compared as text: stages have no hash."""
+
+    def __eq__(self, other: object) -> bool:
+        return repr(self) == repr(other)
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
 
 
 # One flag
@@ -390,11 +409,12 @@ def _by_study(
     configurations: Iterable[Row], seeds: Iterable[SeedRecord]
 ) -> Iterator[tuple[str, Rows, Mapping[str, Seeds]]]:
     """Yield each study with its configurations, and the counted seeds of each that confirm nothing."""
-    # Without seeds of a confirmation, which only what a search chose has.
-    own = (row for row in seeds if row.outcome in COUNTED and not row.confirmation)
-    counted = group_by(own, "study")
+    # Without seeds of a confirmation, which only what a search chose has. Each once: a study may be named twice.
+    own = {(row.study, row.key): row for row in seeds if row.outcome in COUNTED and not row.confirmation}
+    counted = group_by(own.values(), "study")
     for study, rows in group_by(configurations, "study").items():
-        yield study, rows, group_by(counted.get(study, ()), "configuration")
+        once = {row["configuration"]: row for row in rows}
+        yield study, list(once.values()), group_by(counted.get(study, ()), "configuration")
 
 
 def _flags(rows: Rows) -> list[str]:
@@ -422,9 +442,9 @@ def _values(rows: Rows, name: str) -> tuple[Any, ...]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as it is compared: NaN, as frames have for none, is None; a list is a tuple of its text."""
+    """Return a value as it is compared: NaN, as frames have for none, is None."""
     if isinstance(value, Sized) and not isinstance(value, str):
-        return (repr(value),)
+        return Entries(value)
     # NaN alone differs from itself.
     return None if value != value else value
 
@@ -432,7 +452,7 @@ def _plain(value: Any) -> Any:
 def _order(value: Any) -> tuple[Any, ...]:
     """Return a sorting key: none, then numbers by their size, then texts."""
     number = float(value) if isinstance(value, Real) else 0.0
-    return value is not None, number, shown(value)
+    return value is not None, number, shown(value), repr(value)
 
 
 def _grid(study: str, flags: tuple[str, str], rows: Rows, seeds: Mapping[str, Seeds]) -> Grid:
@@ -506,8 +526,7 @@ def rate_text(rate: Rate | None) -> str:
     """Return a rate with its interval; a dash where no seed was counted."""
     if rate is None:
         return "–"
-    words = f"{rate.rate:.0%}"
+    words = percent(rate.rate or 0.0, 0)
     if rate.interval:
-        low, high = rate.interval
-        words += f", {low:.0%} to {high:.0%}"
+        words += f", {percents(rate.interval, 0)}"
     return f"{rate.grokked:,} of {rate.n:,} ({words})"

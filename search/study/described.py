@@ -62,11 +62,7 @@ def shown(value: Any) -> str:
     if isinstance(value, bool) or type(value).__name__ == "bool":  # NumPy's, of a frame
         return "on" if value else "off"
     if isinstance(value, tuple | list):
-        if any(isinstance(row, Mapping) for row in value):  # stages
-            return ", ".join(map(spelt, value))
-        is_curriculum = all(len(row) == 2 for row in value)
-        between = "\u00a0for\u00a0" if is_curriculum else "\u00a0"
-        return ", ".join(between.join(map(shown, row)) for row in value) or "none"
+        return ", ".join(map(_entry, value)) or "none"
     if value is None or value != value:  # NaN
         return "–"
     if isinstance(value, Real):
@@ -74,6 +70,18 @@ def shown(value: Any) -> str:
         is_whole = number.is_integer() and abs(number) < 1e9
         return f"{number:,.0f}" if is_whole else f"{number:.4g}"
     return str(value)
+
+
+def _entry(value: Any) -> str:
+    """Return an entry of a list as a person writes it. Of a curriculum it is digits for so many steps."""
+    match value:
+        case [int(digits), int(steps)] if 0 < digits <= 10 <= steps:
+            return f"{digits}\u00a0for\u00a0{shown(steps)}"
+        case tuple() | list():
+            return "\u00a0".join(map(shown, value))
+        case Mapping():  # a stage
+            return spelt(value)
+    return shown(value)
 
 
 def describe(distribution: Distribution) -> str:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from reports.flags import Against, flag_grids, single_flags, write_flags
+from reports.flags import Against, flag_grids, rate_text, single_flags, write_flags
 from reports.ratios import Paired
 from search.stats.counting import GrokRate
 from tests.unit.test_counting import FAILED, GROKKED, rows
@@ -142,6 +142,23 @@ def test_a_side_without_a_success_or_of_a_study_that_stops_at_one():
     assert flag.sides[0].rate.interval is None
     (flag,) = single_flags(configurations, [row for row in seeds if row.configuration != "True 0"])
     assert flag.sides[1].rate is None and flag.sides[1].against is None
+
+
+def test_a_list_is_a_value_of_a_field_and_a_study_that_is_named_twice_counts_once():
+    configurations, seeds = one_flag(HALVED)
+    for row in configurations:
+        row["recipe.curriculum"] = ((3, 2_000),) if row.pop("model.tie_vo") else ()
+    (flag,) = single_flags(configurations, seeds)
+    assert [side.text for side in flag.sides] == ["3\N{NO-BREAK SPACE}for\N{NO-BREAK SPACE}2,000", "none"]
+    assert [row["value"] for row in json.loads(write_flags([flag], [], "json"))] == [[[3, 2_000]], []]
+    assert single_flags(2 * configurations, 2 * seeds) == [flag]
+    twice = flag_grids(*(2 * rows for rows in seeds_of(ADDITIVE)))
+    assert twice == flag_grids(*seeds_of(ADDITIVE))
+
+
+def test_a_rate_reads_as_none_or_all_only_where_it_is():
+    texts = [rate_text(GrokRate(k, 256)) for k in (0, 1, 255, 256)]
+    assert [text.partition(" (")[2].partition(",")[0] for text in texts] == ["0%", "0.4%", "99.6%", "100%"]
 
 
 def test_none_is_a_value_of_a_field():

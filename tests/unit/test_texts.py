@@ -13,6 +13,7 @@ from search.run.driver import Ended
 from search.run.estimate import estimate
 from search.stats.record import ENOUGH, SeedRecord
 from search.store.home import Home
+from search.study.described import shown
 from search.study.file import load_study, parse_study, shipped_studies
 from search.study.space import points
 from search.study.trial import Configuration
@@ -363,6 +364,18 @@ def test_the_summary_lists_ten_grokked_seeds_and_says_how_many_more(hold, stabil
 
     assert said(10).count(f" grokked at step 400{stability}\n") == 10 and "more" not in said(10)
     assert f" grokked at step 400{stability}\n  and 2 more\n" in said(12)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (((3, 2_000), (6, 5_000)), "3 for 2,000, 6 for 5,000"), (((0, 0.8), (50_000, 0)), "0 0.8, 50,000 0"),
+        ((("fc1", 0.5),), "fc1 0.5"), (("fc1", "ec"), "fc1, ec"), ((8, 16), "8, 16"), ((), "none"),
+        (({"name": "wide"}, {"name": "two"}), "wide, two"),
+    ],
+)  # fmt: skip
+def test_a_list_is_shown_by_its_entries_and_only_a_curriculums_last_for_so_long(value, words):
+    assert shown(value).replace("\N{NO-BREAK SPACE}", " ") == words
 
 
 def test_seeds_of_a_run_that_was_killed_are_cut_off():
