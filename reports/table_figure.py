@@ -10,6 +10,7 @@ from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from model.fields import COUNT
 from reports.plots import GRID, INK, SOFT, new_figure
 from reports.table import Cell, Table
 from reports.table_text import WORDS, agreements, count, discovered, interval, same_pairs, times
@@ -58,7 +59,7 @@ def table_figure(table: Table) -> Figure:
 
     sentences += [f"{text}." for text in same_pairs(all_cells)]
     legend = fill(" ".join(sentences), round(17 * width))
-    figure.supxlabel(legend, fontsize=8, color=SOFT, x=0.01, ha="left")
+    figure.supxlabel(legend, fontsize=8, color=SOFT, x=0.01, ha="left", parse_math=False)
     return figure
 
 
@@ -77,12 +78,10 @@ def _draw_grid(axes: Axes, table: Table) -> None:
     axes.set_xlim(-0.02, columns + 0.02)
     axes.set_ylim(rows + 0.03, -0.03)
 
-    # 57p becomes 57 parameters; the name of a spec without one says its parameters.
-    heads = []
-    for name in table.scales:
-        heads.append(name if "parameters" in name else f"{name} parameters".replace("p ", " "))
-    axes.set_xticks([x + 0.5 for x in range(columns)], heads)
-    axes.set_yticks([y + 0.5 for y in range(rows)], table.constraints)
+    # 57p becomes 57 parameters. Names of other specs say theirs, and those that studies give are their own.
+    heads = [f"{name[:-1]} parameters" if COUNT.fullmatch(name) else name for name in table.scales]
+    axes.set_xticks([x + 0.5 for x in range(columns)], heads, parse_math=False)
+    axes.set_yticks([y + 0.5 for y in range(rows)], table.constraints, parse_math=False)
     axes.xaxis.tick_top()
     axes.tick_params(length=0, labelsize=10, labelcolor=INK)
     axes.spines[:].set_visible(False)

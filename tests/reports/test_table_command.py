@@ -198,6 +198,15 @@ def test_a_picture_has_the_counts_of_every_cell(files, here):
     assert Path("table.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_picture_has_the_names_of_scales_as_they_are():
+    """Whatever a study calls them; those of presets are numbers of parameters."""
+    name, wide = r"deep $\x$", replace(preset("67p"), hidden=8)
+    arms = [arm("57p", 1, 8), arm(without("57p", "tie_vo"), 0, 8)]
+    figure = table_figure(table_of([*arms, arm(wide, 1, 8, scale=name), arm(wide.without("tie_vo"), 0, 8)]))
+    assert [text.get_text() for text in figure.axes[0].get_xticklabels()] == [name, "57 parameters"]
+    assert image_of(figure, ".svg")
+
+
 def test_the_picture_has_in_bold_what_is_left_at_the_false_discovery_rate():
     """Of two ratios whose interval leaves out 1, one is left of the four that are compared."""
     rows = [
