@@ -55,6 +55,8 @@ class Arm:
     """The scale of which its study makes it the base."""
     stopped: bool = False
     """True if it went on until enough seeds had grokked, so that its rate is too high."""
+    recorded_interval: Interval | None = None
+    """The interval for that, where it stopped: of its row."""
     seeds: Mapping[Seed, bool] = field(default_factory=dict, compare=False)
     """True if the seed grokked by training, for each counted seed that was recorded one by one."""
     with_finished: Mapping[Seed, bool] = field(default_factory=dict, compare=False)
@@ -75,7 +77,12 @@ class Arm:
     @property
     def interval(self) -> Interval:
         """The interval of the rate."""
-        return GrokRate(self.grokked, self.n, self.missed).interval
+        return GrokRate(self.grokked, self.n, self.missed, recorded_interval=self.recorded_interval).interval
+
+    @property
+    def promised(self) -> float:
+        """The rate; where it stopped at a success, and is too high, the least that it may be."""
+        return self.interval[0] if self.stopped else self.rate
 
     @property
     def page(self) -> str | None:
@@ -157,6 +164,9 @@ def _arm(row: Row, fields: Row, seeds: SeedRows) -> Arm:
         right = spec.task.problems
         verified = sum(seed.verified == right for number, seed in seeds.items() if by_training[number])
 
+    # A row's interval is of all that grokked: where curvature finished some, it is not that of training alone.
+    has_stopped = row.get("stopped") in (True, 1)
+    ends = _fields(row, "grok_rate_") if has_stopped and not end else {}
     names = {}
     for column in ("configuration", "study", "experiment_id", "run_id"):
         name = str(row[column] or "")
@@ -175,7 +185,8 @@ def _arm(row: Row, fields: Row, seeds: SeedRows) -> Arm:
         missed=wrongly,
         ended=sum(int(row.get(name) or 0) for name in ENDED_BY_RULES),
         scale=_scale(row),
-        stopped=row.get("stopped") in (True, 1),
+        stopped=has_stopped,
+        recorded_interval=(float(ends["low"]), float(ends["high"])) if {"low", "high"} <= ends.keys() else None,
         seeds=by_training,
         with_finished=grokked,
     )

@@ -123,7 +123,7 @@ class Cell:
         grokked = sum(arm.grokked_with_finished for arm in self.arms)
         n, rate_without = 0, 0.0
         if self.pair:
-            n, rate_without = self.pair.with_it.n, self.pair.without.rate
+            n, rate_without = self.pair.with_it.n, self.pair.without.promised
         return trains(verified, grokked, n, rate_without)
 
     @property

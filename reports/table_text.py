@@ -264,7 +264,10 @@ def notes(table: Table) -> list[str]:
     ]
     # Of what no cell has, nothing is said.
     if any(arm.stopped for arm in arms):
-        lines.append("an arm that went on until enough seeds had grokked has too high a share, and no ratio")
+        lines.append(
+            "an arm that went on until enough seeds had grokked has too high a share, and no ratio: `trains` takes the "
+            "least that it may be"
+        )
     if any(arm.finishes for arm in arms):
         lines.append(
             f"{FINISHING}: with the seeds that had spent their budget and that curvature finished (finish_above). All "

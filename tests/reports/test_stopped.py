@@ -55,6 +55,7 @@ def test_table(home):
     assert "went on until enough seeds had grokked has too high a share, and no ratio" in text
     (cell,) = json.loads(done("table", "sweep", "--format", "json", "--home", home))
     assert (cell["pairs"], cell["ratio"]) == (0, None)
+    assert cell["with_at_most"] == pytest.approx(HIGH)
 
 
 def test_report_and_records(home, tmp_path):

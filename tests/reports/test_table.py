@@ -138,6 +138,15 @@ def test_without_common_seeds_a_cost_is_open():
     assert cell_of(stopped).paired is None, "it stopped at a success"
 
 
+def test_a_rate_that_stopped_at_a_success_promises_the_least_that_it_may_be():
+    rows = [arm("57p", 0, 12), arm(without("57p", "tie_vo"), 6, 12)]
+    answers = [cell_of(rows).trains]
+    for low in (0.2, 0.5):
+        rows[1] |= {"stopped": True, "grok_rate_low": low}
+        answers.append(cell_of(rows).trains)
+    assert answers == ["no", "open", "no"]
+
+
 def test_seeds_that_curvature_finished_are_counted_apart():
     partner = without("57p", "tie_vo")
     rows = [arm("57p", 12, 40, recipe=FINISHING), arm(partner, 12, 40, recipe=FINISHING)]
