@@ -10,7 +10,7 @@ from search.study.schema import Study
 from tracking.outbox import Outbox
 from tracking.projection import Projection, pages_of
 from tracking.removal import Contents, contents
-from tracking.store import connect, file_of, is_local
+from tracking.store import connect, file_of
 from tracking.tracker import Tracker
 
 RETRIES = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
@@ -39,7 +39,7 @@ class MlflowMirror:
     """The MLflow store of a home, or the one of MLFLOW_TRACKING_URI."""
 
     def check(self, home: Home) -> None:
-        if not is_local(home.tracking_uri):
+        if file_of(home.tracking_uri) is None:
             connect(home)
 
     def create(self, home: Home) -> None:

@@ -19,9 +19,10 @@ from filelock import FileLock
 from mlflow import MlflowClient
 from mlflow.entities import Experiment, Run, ViewType
 from sqlalchemy import make_url
+from sqlalchemy.exc import ArgumentError
 
 from search.errors import Failure, UserError, masked, one_line
-from search.store.home import FOREIGN, Home, missing, sqlite_url
+from search.store.home import FOREIGN, TRACKING, Home, missing, sqlite_url
 from search.store.ledger import Ledger
 from trainer.files import durable
 
@@ -54,16 +55,27 @@ def is_local(uri: str) -> bool:
     return uri.startswith("sqlite")
 
 
+@contextmanager
+def legible(uri: str) -> Iterator[None]:
+    """Raise UserError where a block cannot read an address. An error's own words may have a part of a password."""
+    try:
+        yield
+    except (ValueError, ArgumentError):
+        raise UserError(f"{TRACKING}: {masked(uri)} is no address of an MLflow store") from None
+
+
 def file_of(uri: str) -> Path | None:
-    """Return the file of a store that is no server."""
-    name = make_url(uri).database if is_local(uri) else None
+    """Return the file of a store that is no server. Raises UserError for what is no address."""
+    with legible(uri):
+        name = make_url(uri).database if is_local(uri) else None
     return Path(name).resolve() if name else None
 
 
 def connect(home: Home, uri: str = "", creates: bool = False) -> MlflowClient:
     """Return a client of a store, the home's own if none is named, that has been answered once.
 
-    creates: make the home's store if it has none. Raises Failure if the store is missing, locked or away.
+    creates: make the home's store if it has none. Raises Failure if the store is missing, locked or away, and UserError
+    for what is no address.
     """
     uri = uri or home.tracking_uri
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
@@ -89,15 +101,20 @@ def connect(home: Home, uri: str = "", creates: bool = False) -> MlflowClient:
 
 
 def _require_listener(uri: str) -> None:
-    """Raise Failure if nobody listens at a server's address: MLflow's own tries take half a minute."""
-    place = urlparse(uri)
-    if place.scheme not in PORTS or not place.hostname or getproxies():
-        return
-    try:
-        socket.create_connection((place.hostname, place.port or PORTS[place.scheme]), ANSWER_S).close()
-    except OSError as error:
-        why = error.strerror or str(error) or "no answer"
-        raise Failure(f"MLflow store {masked(uri)}: is away ({why})") from None
+    """Raise Failure if nobody listens at a server's address: MLflow's own tries take half a minute.
+
+    Raises UserError for what is no address.
+    """
+    with legible(uri):
+        place = urlparse(uri)
+        port = PORTS.get(place.scheme) and (place.port or PORTS[place.scheme])
+        if not port or not place.hostname or getproxies():
+            return
+        try:
+            socket.create_connection((place.hostname, port), ANSWER_S).close()
+        except OSError as error:
+            why = error.strerror or str(error) or "no answer"
+            raise Failure(f"MLflow store {masked(uri)}: is away ({why})") from None
 
 
 def _create_store(home: Home) -> None:

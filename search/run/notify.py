@@ -11,6 +11,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from http.client import InvalidURL
 from queue import SimpleQueue
 from typing import Any
 from urllib.error import URLError
@@ -58,11 +59,13 @@ def _tell_all(target: str, events: SimpleQueue[Mapping[str, Any] | None]) -> Non
 
 
 def post(url: str, body: bytes) -> None:
-    """Send JSON to a webhook. Raises OSError where it is not taken."""
+    """Send JSON to a webhook. Raises OSError where it is not taken, without its address, which may have a secret."""
     request = Request(url, body, {"Content-Type": "application/json"})
     try:
         urlopen(request, timeout=LONGEST_S).close()
-    except URLError as error:  # without the address, which may have a secret
+    except InvalidURL:  # its words have a part of the address too
+        raise OSError("the webhook is no address") from None
+    except URLError as error:
         raise OSError(f"the webhook did not take it: {error.reason}") from None
 
 

@@ -62,6 +62,7 @@ def test_a_webhook_gets_json_and_its_address_is_in_no_message(server, caplog):
         "sleep 60 & sleep 60": "--notify: has not ended in 0 s, and was killed",
         "http://127.0.0.1:1/": "--notify: the webhook did not take it: [Errno 111] Connection refused",
         "http://": "--notify: ",
+        "http://me:secret/word@host/": "--notify: the webhook is no address",
         "true; exec <&-; true": "",
     }.items(),
 )

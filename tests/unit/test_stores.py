@@ -89,6 +89,18 @@ def test_one_of_the_environment_is_neither_printed_nor_kept(uri, server, monkeyp
     assert kept == []
 
 
+@pytest.mark.parametrize(
+    ("uri", "shown"),
+    {
+        "http://host:5000O": "http://host:5000O", "http://host:99999": "http://host:99999", "http://a..b": "http://a..b",
+        "sqlite:mlflow.db": "sqlite:mlflow.db", "http://me:abc/def@host": "http://host",
+    }.items(),
+)  # fmt: skip
+def test_what_is_no_address_is_a_line_without_a_part_of_its_password(uri, shown, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    assert fails_with_one(2, "run", "smoke") == f"MLFLOW_TRACKING_URI: {shown} is no address of an MLflow store"
+
+
 # ---- names that become paths
 
 
