@@ -20,13 +20,24 @@ def sync(studies: tuple[str, ...], home: Home) -> None:
 
     What was deleted there is written again. The store is the home's, or that of MLFLOW_TRACKING_URI; it may be empty.
     """
+    from search.errors import Failure, UserError
     from search.store.study_records import open_several
     from tracking.store import connect
     from tracking.sync import sync as write
 
     opened = open_several(home, studies)
     client = connect(home, creates=True)
+    failed: list[UserError | Failure] = []
     for records in opened:
-        with records.lease, progress_bar(f"writing {records.study} to MLflow") as say:
-            seeds = write(records, client, lambda: say("writing"))
-        click.echo(f"{records.study}: {seeds:,} seeds are in MLflow")
+        try:
+            # A study of which nothing was begun has nothing to show; one that is named is told so.
+            if not (studies or records.get_definition() or records.list_seeds()):
+                continue
+            with records.lease, progress_bar(f"writing {records.study} to MLflow") as say:
+                seeds = write(records, client, lambda: say("writing"))
+        except (UserError, Failure) as error:
+            failed.append(error)
+        else:
+            click.echo(f"{records.study}: {seeds:,} seeds are in MLflow")
+    if failed:
+        raise type(failed[0])("\n".join(map(str, failed)))

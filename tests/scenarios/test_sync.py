@@ -10,7 +10,7 @@ from mlflow import MlflowClient
 from mlflow.entities import ViewType
 
 from search.store.home import Home
-from tests.commands import done, fails_with_one
+from tests.commands import call, done, fails_with_one
 from tests.homes import drive, empty_home, forget_places, quickly, records_of, study_of, two_studies
 from tests.leases import dead_owner
 from tests.scenarios.test_cut_off import facts
@@ -128,6 +128,19 @@ def test_all_studies_are_written_if_none_is_named(here):
     assert {e.name for e in experiments} == {"Default", "sweep", "sweep-2"}
     runs = connect(Home(folder)).search_runs([e.experiment_id for e in experiments], f"tags.`{KEY_TAG}` LIKE '%'")
     assert sorted(run.info.status for run in runs) == ["FINISHED", "KILLED"]
+
+
+def test_the_others_are_written_where_one_runs_and_one_was_never_begun(here):
+    folder = two_studies()
+    running, begun = (records_of(folder, name).lease for name in ("sweep", "a-beginning"))
+    running.acquire()
+    begun.acquire()
+    begun.release()
+    said = call("sync", "--home", folder, code=2)
+    assert said.stdout == "sweep-2: 1 seeds are in MLflow\n"
+    (line,) = said.stderr.splitlines()
+    assert line.startswith("error: study sweep is already being run by ")
+    assert "a-beginning has no record of its file" in fails_with_one(1, "sync", "a-beginning", "--home", folder)
 
 
 def test_a_study_that_runs_is_left_to_its_driver(home):
