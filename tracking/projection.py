@@ -19,7 +19,7 @@ from model.verdict import VERDICT_FILE
 from reports.markup import escape
 from search.errors import UserError
 from search.run.verification import seeds_to_decode, verify_seed
-from search.stats.counting import WORDS, Counts, PooledRate, group_by, rank, state_of
+from search.stats.counting import WORDS, Counts, PooledRate, by_phase, group_by, rank, state_of
 from search.stats.metrics import MAY_BE_ZERO, count_checks, final_metrics
 from search.stats.record import ENOUGH, SeedRecord
 from search.store.curves import curve_table
@@ -185,7 +185,8 @@ class Projection:
         if not any(row.is_final for row in rows) or (only_stale and is_written):
             return
         self.pages(self.records, tracker)
-        rate = PooledRate.of(rows)
+        searched, _ = by_phase(rows)
+        rate = PooledRate.of(searched)
         counts = {"configurations": rate.configurations, "seeds": rate.seeds, "runs": rate.n, "grokked": rate.grokked}
         tracker.write(run, metrics=counts)
         if not tracker.is_watching:

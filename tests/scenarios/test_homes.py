@@ -22,7 +22,7 @@ from tests.commands import done, fails_with_one, refusal
 from tests.homes import STUDY, Recorder, empty_home, forget_places, quickly, recorded, records_of, snapshot, study_of
 from tests.reference import client_of, runs_of
 from tracking.shown import CONFIGURATION_JSON
-from tracking.store import KEY_TAG, connect
+from tracking.store import KEY_TAG, STUDY_TAG, connect
 from trainer import Outcome, Recipe
 
 pytestmark = pytest.mark.usefixtures("here", "quick")
@@ -81,6 +81,11 @@ def test_mlflows_metrics_say_what_the_ledger_says(toggled):
         search, fresh = rates_of(ours[key])
         assert [row["grok_rate"], row["grok_rate_low"], row["grok_rate_high"]] == [search.rate, *search.interval]
         assert not fresh.n or (row["confirmation_low"], row["confirmation_high"]) == fresh.interval
+
+
+def test_the_studys_run_counts_the_searchs_seeds_alone(toggled):
+    (metrics,) = (run.data.metrics for run in runs_of(client_of(toggled.path), "sweep") if STUDY_TAG in run.data.tags)
+    assert metrics == {"configurations": 3, "seeds": 4, "runs": 8, "grokked": 1}
 
 
 def test_an_arm_that_mlflow_lacks_leaves_the_table_to_the_others():
