@@ -28,9 +28,9 @@ from trainer.checkpoints.checkpoint import Checkpoint
 BEST, SMALLEST, SMALLEST_PROVED = "best", "smallest", "smallest-proved"
 """Aliases of versions."""
 MEANING = (
-    "Adders, a version for each checkpoint and program (adder-search). `best`: the best seed of the configuration that "
-    "ranks first in `adder-search best`. `smallest`, `smallest-proved`: the fewest parameters of those that are "
-    "verified, or proved."
+    "Adders, a version for each checkpoint and program (adder-search). `best`: the best verified seed of the "
+    "configuration that ranks first in `adder-search best`, if it has one. `smallest`, `smallest-proved`: the fewest "
+    "parameters of those that are verified, or proved."
 )
 THETA_TAG, PARAMS_TAG, VERIFIED_TAG = "adder.theta", "adder.params", "adder.verified"
 MODEL_TAG = "adder.model"

@@ -39,7 +39,9 @@ def write_study(
     rows: Sequence[SeedRecord],
     configurations: Sequence[Mapping[str, Any]],
 ) -> None:
-    """Register the best verified seed of the study's best configuration, and of its smallest: of those that add.
+    """Register the best verified seed of the study's best configuration, if it has one, and of the smallest with one.
+
+    Of all configurations the best is chosen, not of the verified ones; adders alone are registered.
 
     rows: the study's seeds. configurations: rows of the frame.
     """
@@ -53,16 +55,19 @@ def write_study(
     candidates = [row for row in configurations if row["configuration"] in by_key]
     if not candidates:
         return
-    ranked_first = (best_of(candidates) or candidates[0])["configuration"]
-    smallest = min(candidates, key=lambda row: (row["params"], row["configuration"] != ranked_first))
-    # the best one's version is the later one, and has the alias where both are one
-    aliases_of: dict[str, tuple[str, ...]] = {smallest["configuration"]: (), ranked_first: (BEST,)}
+    first = (best_of(configurations) or {}).get("configuration", "")
+    smallest = min(candidates, key=lambda row: (row["params"], row["configuration"] != first))
+    aliases_of: dict[str, tuple[str, ...]] = {smallest["configuration"]: ()}
+    if first in by_key:  # the best one's version is the later one, and has the alias where both are one
+        aliases_of[first] = (BEST,)
     for key, aliases in aliases_of.items():
         best = by_key[key][0]
         seed = records.seed(best)
         # a verdict on an earlier program is none on the one that is registered
         verdict = own_verdict(best.proof, seed.configuration.spec, seed.result.theta_P)
         _register(tracker, seed, Facts(ADDITION.problems, proved=is_right(verdict)), aliases)
+    if first not in by_key:  # another may have been the best before
+        tracker.client.delete_registered_model_alias(tracker.study.name, BEST)
 
 
 def _register(tracker: Tracker, seed: RecordedSeed, facts: Facts, aliases: Sequence[str]) -> None:

@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,6 +12,7 @@ from adders.proof.program import source
 from adders.proof.second import program_digest
 from adders.registry.models import digest_of
 from model.verdict import PROVED
+from search.run import verification
 from search.store.verdicts import sealed
 from search.study.trial import Configuration
 from tests import CERTIFICATES
@@ -61,6 +63,24 @@ def test_the_best_verified_seeds_of_a_study_are_versions_with_aliases(modelled):
     assert {m.key: m.value for m in logged.metrics} == {"best_exact": 1.0, "adderboard": 10_010, "verified": 1.0}
     assert {m.dataset_name for m in logged.metrics} == {"AdderBoard 10,010"}
     assert logged.source_run_id == best.run_id and client.get_run(best.run_id).inputs.dataset_inputs
+
+
+def test_no_version_is_the_best_where_the_configuration_that_ranks_first_has_no_verified_seed(tmp_path, monkeypatch):
+    """Nothing is chosen by what is verified: the alias goes from what was the best before."""
+    study = Recorder(empty_home(tmp_path / "runs"), study_of(toggle=["tie_vo"]))
+    small, large = study.configurations
+    aliases = []
+    with monkeypatch.context() as patch:
+        right = {small.spec.params: 10_010, large.spec.params: 10_009}
+        patch.setattr(
+            verification, "verify", lambda spec, theta_P: SimpleNamespace(correct=right[spec.params], margin=None)
+        )
+        for configuration, grokked in ((small, (2,)), (large, (1, 3, 4))):
+            study.seeds(work=[(configuration, n) for n in (1, 2, 3, 4)], grokked=grokked)
+            study.write_pages()
+            aliases.append(study.tracker.client.get_registered_model("sweep").aliases.keys())
+    study.done()
+    assert aliases == [{"best", "smallest"}, {"smallest"}]
 
 
 def test_a_checkpoint_is_registered_by_a_command_once(modelled):
