@@ -90,11 +90,15 @@ class StudyLease:
             raise self._superseded() from error
 
     def verify(self) -> None:
-        """Raise Superseded if another driver may have the study. Costs nothing while the lease is renewed in time.
+        """Raise Superseded if another driver may have the study: also once this one has given it back.
+
+        Costs nothing while the lease is renewed in time.
 
         After any gap in this process's own clocks the database is asked: a driver may have been paused, or its
         machine asleep, for longer than its lease.
         """
+        if self.ended.is_set():  # a thread may be left that waits for a server
+            raise Superseded(f"study {self.study}: this driver has given it back, and writes nothing more")
         is_stale = Clocks.now().since(self.renewed) > FRESH_S
         if self.is_entered and (self.is_lost or is_stale):
             self._confirm()

@@ -7,7 +7,7 @@ from mlflow import MlflowClient
 
 from search.store.lease import Superseded
 from search.study.trial import Configuration
-from tests.homes import study_of
+from tests.homes import records_of, study_of
 from tracking.store import FencedClient, connect
 from tracking.tracker import Tracker
 
@@ -27,6 +27,16 @@ def test_a_driver_that_is_superseded_reads_and_changes_nothing(client):
         with pytest.raises(Superseded):
             change("0")
     assert client.search_runs(["0"]) == []
+
+
+def test_a_job_that_goes_on_when_the_study_was_given_back_changes_nothing_more(client, home):
+    lease = records_of(home).lease
+    fenced = FencedClient(client, lease.verify)
+    with lease:
+        fenced.set_experiment_tag("0", "told", "before")
+    with pytest.raises(Superseded, match="this driver has given it back"):
+        fenced.set_experiment_tag("0", "told", "after")
+    assert client.get_experiment("0").tags["told"] == "before"
 
 
 @pytest.mark.parametrize("last", ["superseded", "holder"])
