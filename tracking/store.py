@@ -31,6 +31,7 @@ OUTCOME_TAG = "adder.outcome"  # of a seed's run: what became of the seed, or th
 STUDY_TAG, BEST_TAG, SHOWN_TAG = "adder.study", "adder.best_seed", "adder.shown"
 """The first is a tag of the study's run, and of its experiment, which has the study's name there. The last says how
 much of the ledger a run shows (tracking/projection.py)."""
+LEDGER_TAG = "adder.ledger"  # of an experiment: the ledger whose study it shows; earlier versions gave none
 ADDERBOARD = "adderboard"  # a child run's metric: right answers of AdderBoard's 10,010
 RIGHT = "right"  # the same of another task: of the problems that verify it
 BEST, CHECKPOINT = "best", "checkpoint"
@@ -172,21 +173,25 @@ def answered(uri: str) -> Iterator[None]:
         raise Failure(f"MLflow store {masked(uri)}: {one_line(error)}") from None
 
 
-def find_experiment(client: MlflowClient, study: str) -> Experiment | None:
+def find_experiment(client: MlflowClient, study: str, ledger: str = "") -> Experiment | None:
     """Return a study's experiment, whatever it is called by now, a deleted one too; None if the store has none.
 
+    ledger: the name of the study's ledger: another's experiment is none of it; without, any is.
     Raises Failure where another study's has the name.
     """
     tagged = client.search_experiments(ViewType.ALL, filter_string=f"tags.`{STUDY_TAG}` = '{study}'")
-    if tagged:
-        return min(tagged, key=lambda experiment: (experiment.lifecycle_stage != ACTIVE, experiment.name != study))
+    own = [e for e in tagged if not ledger or e.tags.get(LEDGER_TAG, ledger) == ledger]
+    if own:
+        # Of those that are as good, one that the ledger has named: others may be those of an earlier version.
+        return min(own, key=lambda e: (LEDGER_TAG not in e.tags, e.lifecycle_stage != ACTIVE, e.name != study))
     named = client.get_experiment_by_name(study)
-    if named and (other := named.tags.get(STUDY_TAG)):
+    other = named.tags.get(STUDY_TAG) if named else None
+    if other and other != study:
         raise Failure(
             f"MLflow's experiment {study} is that of study {other}, renamed: give it its name back, or run this study "
             "with --fresh"
         )
-    return named
+    return None if other else named
 
 
 def open_experiment(
@@ -195,19 +200,26 @@ def open_experiment(
     study: str,
     existing: Experiment | None,
     tags: Mapping[str, str] | None = None,
+    ledger: str = "",
 ) -> str:
     """Return the id of a study's experiment: the existing one, restored if it was deleted, or a new one.
 
-    tags: of a new one.
+    tags: of a new one, which says whose it is where the name is taken. ledger: as for `find_experiment`.
     """
+    own = {STUDY_TAG: study} | ({LEDGER_TAG: ledger} if ledger else {})
     if existing is None:
+        name = study
+        if client.get_experiment_by_name(study):
+            name += f" ({socket.gethostname()} {ledger[:6]})"
+            log.warning("study %s: MLflow shows another home's study by this name, and this one as %s", study, name)
         location = (home.artifacts / study).as_uri() if is_local(client.tracking_uri) else None
-        return str(client.create_experiment(study, location, {STUDY_TAG: study, **(tags or {})}))
+        return str(client.create_experiment(name, location, {**own, **(tags or {})}))
     if existing.lifecycle_stage != ACTIVE:
         log.warning("study %s: its experiment was deleted in MLflow, and is restored", study)
         client.restore_experiment(existing.experiment_id)
-    if existing.tags.get(STUDY_TAG) != study:
-        client.set_experiment_tag(existing.experiment_id, STUDY_TAG, study)
+    for tag, text in own.items():
+        if existing.tags.get(tag) != text:
+            client.set_experiment_tag(existing.experiment_id, tag, text)
     return str(existing.experiment_id)
 
 

@@ -93,21 +93,23 @@ class Tracker:
         home: Home,
         study: Study,
         verify: Callable[[], object] = lambda: None,
+        ledger: str = "",
     ):
         """Open the experiment, or create it.
 
-        verify: raises Superseded once another driver has the study; called before anything is written.
+        verify: raises Superseded once another driver has the study; called before anything is written. ledger: the name
+        of the study's; without it, any ledger's experiment of the study is its own.
         """
-        self.unfenced, self.verify, self.home, self.study = client, verify, home, study
+        self.unfenced, self.verify, self.home, self.study, self.ledger = client, verify, home, study, ledger
         self.client = FencedClient(client, verify)
         self.is_watching = False
         self._runs: dict[Identity, ShownRun] | None = None
         self._steps: dict[str, set[int]] = {}
         """By run: steps of which it has metrics."""
         with answered(client.tracking_uri):
-            existing = find_experiment(client, study.name)
+            existing = find_experiment(client, study.name, ledger)
             about = {NOTE: escape(study.about)} if study.about else {}
-            self.experiment = open_experiment(self.client, home, study.name, existing, about)
+            self.experiment = open_experiment(self.client, home, study.name, existing, about, ledger)
 
     # Runs
 
@@ -211,7 +213,7 @@ class Tracker:
         if study == self.study.name:
             run = self.find(KEY_TAG, key)
             return run.id if run else None
-        experiment = find_experiment(self.unfenced, study)
+        experiment = find_experiment(self.unfenced, study, self.ledger)
         condition = f"tags.`{KEY_TAG}` = '{key}'"
         runs = self.client.search_runs([experiment.experiment_id], condition) if experiment else []
         return runs[0].info.run_id if runs else None

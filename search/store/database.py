@@ -8,6 +8,7 @@ import logging
 import os
 import re
 import time
+import uuid
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -24,7 +25,7 @@ from search.store.home import FOREIGN, IDENTIFIER, VERSION_TABLE, Home, other_ve
 from trainer import Outcome
 
 SCHEMA = 7
-"""Version of these tables. A column that is added to ROWS needs no new one (`_add_columns`)."""
+"""Version of these tables. A column that is added to ROWS needs no new one (`_add_columns`), nor did IDENTITY."""
 LOCK_WAIT_S = 10.0
 """Seconds that SQLite waits for another connection's transaction to end."""
 RETRY_S = 1.0
@@ -44,6 +45,8 @@ SQL_TYPES: Mapping[type, type[sa.types.TypeEngine[Any]]] = {
 """SQL's types, by the types of a record's columns."""
 metadata = sa.MetaData()
 VERSION = sa.Table(VERSION_TABLE, metadata, sa.Column("schema", sa.Integer, primary_key=True))
+IDENTITY = sa.Table("ledger_identity", metadata, sa.Column("identity", sa.String(32), primary_key=True))
+"""The ledger's own name, one row: by it mirrors that several ledgers share know whose study they show."""
 
 
 NAMES: Mapping[str, Any] = {
@@ -142,7 +145,9 @@ KINDS: dict[type, tuple[type, ...]] = {
     bytes: (bytes, NONE),
 }  # fmt: skip
 """Types that a column's values may have, by the type that SQLAlchemy gives it."""
-FORMS = dict.fromkeys(("study", "configuration", "trial", "experiment", "run", "digest", "kept"), IDENTIFIER) | {
+FORMS = dict.fromkeys(
+    ("study", "configuration", "trial", "experiment", "run", "digest", "kept", "identity"), IDENTIFIER
+) | {
     "outcome": re.compile("|".join(Outcome)),
     # machine, process and a number: `is_live` takes it apart
     "owner": re.compile(r"[^/\s]{1,100}/[0-9]{1,9}/[0-9a-f]+"),
@@ -202,14 +207,22 @@ class Database:
                 is_newer = isinstance(schema, int) and schema > SCHEMA  # a stranger's file may have a text there
                 raise other_version(self.name, "a newer" if is_newer else "an earlier")
 
-            metadata.create_all(db)
-            self.lacking = {column.name for column in _lacking(db)}
             is_fixed = self.home.has_own_database and has_tables and not _is_writable(self.home.ledger_db)
-            if self.lacking and not is_fixed:
-                _add_columns(db)
-                self.lacking = set()
+            if not is_fixed:
+                metadata.create_all(db)
+                if _lacking(db):
+                    _add_columns(db)
+            self.lacking = {column.name for column in _lacking(db)}
             if schema is None:
                 db.execute(sa.insert(VERSION).values(schema=SCHEMA))
+            if not (is_fixed or db.scalar(sa.select(IDENTITY))):
+                db.execute(sa.insert(IDENTITY).values(identity=uuid.uuid4().hex))
+
+    @property
+    def identity(self) -> str:
+        """The ledger's own name. Raises Failure where it has none: an earlier version's file that is read-only."""
+        (row,) = self.read(sa.select(sa.func.min(IDENTITY.c.identity).label("identity")))
+        return str(row["identity"])
 
     @contextmanager
     def begin(self) -> Iterator[sa.Connection]:

@@ -11,7 +11,7 @@ from search.run import removal as whole
 from search.store.home import Home
 from tests import by_tier
 from tests.commands import done
-from tests.homes import drive, forget_places, quickly, records_of, study_of, thetas, two_studies
+from tests.homes import drive, empty_home, forget_places, quickly, records_of, study_of, thetas, two_studies
 from tracking import removal
 from tracking.store import connect, find_experiment
 
@@ -38,6 +38,10 @@ def deleted(client, experiment):
 def both(client, experiment):
     renamed(client, experiment)
     deleted(client, experiment)
+
+
+def ledger_of(home):
+    return records_of(home).database.identity
 
 
 @pytest.mark.parametrize("change", by_tier([both, renamed, deleted], [both]))
@@ -79,6 +83,33 @@ def test_a_name_that_another_study_has_got_is_not_taken_over(home):
     with pytest.raises(Failure, match=r"experiment other is that of study sweep, renamed: .* with --fresh$"):
         drive(home, study_of(name="other", seeds={"first": 1, "count": 1}))
     assert find_experiment(client, "sweep").name == "other" and find_experiment(client, "third") is None
+
+
+def test_homes_that_share_a_store_have_an_experiment_each(here, monkeypatch, caplog):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{here}/shared.db")
+    one, other = (empty_home(here / name) for name in ("one", "other"))
+    study = study_of(seeds={"first": 1, "count": 1})
+    with quickly(), caplog.at_level(logging.WARNING):
+        for home in (one, other, one, other):
+            drive(home, study)
+    first, second = sorted(experiments(one))
+    assert first == "sweep" and second.startswith("sweep (") and second[-8:-1] == f" {ledger_of(other)[:6]}"
+    assert caplog.messages == [f"study sweep: MLflow shows another home's study by this name, and this one as {second}"]
+    records = records_of(other)
+    with records.lease:
+        whole.delete(whole.contents(records))
+    assert {e.name for e in connect(one).search_experiments()} == {"Default", "sweep"}
+    assert find_experiment(connect(one), "sweep", ledger_of(other)) is None
+
+
+def test_an_experiment_of_an_earlier_version_goes_to_the_ledger_that_goes_on_with_it_first(home):
+    """Earlier versions did not say whose it is."""
+    client = connect(home)
+    assert find_experiment(client, "sweep", "another").name == "sweep"
+    with quickly():
+        drive(home, study_of())
+    assert find_experiment(client, "sweep", ledger_of(home)).name == "sweep"
+    assert find_experiment(client, "sweep", "another") is None
 
 
 def test_a_study_that_was_deleted_begins_anew_where_nothing_can_be_removed(home, monkeypatch):

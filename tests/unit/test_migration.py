@@ -49,10 +49,12 @@ def tables(engine):
 
 
 def test_a_stored_home_has_the_tables_of_a_new_one(home):
-    """Only columns of `SeedRecord` are added to a home by themselves; another table needs another schema."""
+    """Columns of `SeedRecord` and a ledger's name are added to a home by themselves; other tables need a new schema."""
     with tarfile.open(STORED) as archive:
         archive.extractall(home.path / "stored", filter="data")
-    assert tables(Database(Home(home.path / "stored")).engine) == tables(Database(home).engine)
+    stored = [Database(Home(home.path / "stored")) for _ in range(2)]
+    assert tables(stored[0].engine) == tables(Database(home).engine)
+    assert stored[0].identity == stored[1].identity != ""
 
 
 @needs_plugins
