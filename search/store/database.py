@@ -186,14 +186,11 @@ class Database:
         """Columns of seeds that a file lacks which cannot be written: they are read as their defaults."""
 
         # Of two drivers that begin an empty database at once, one finds it half made: it tries once more.
-        for last in (False, True):
-            try:
-                self._prepare()
-                break
-            except (Failure, IntegrityError):
-                if last:
-                    raise
-                time.sleep(RETRY_S)
+        try:
+            self._prepare()
+        except (Failure, IntegrityError):
+            time.sleep(RETRY_S)
+            self._prepare()
 
     def _prepare(self) -> None:
         """Make the tables where there are none. Raises UserError, with nothing made, for those of another version."""

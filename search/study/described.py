@@ -137,10 +137,8 @@ def spelt(value: Any) -> str:
     """Return a value in few characters."""
     if isinstance(value, bool):
         return "on" if value else "off"
-    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
-        return f"{value:,.0f}"
-    if isinstance(value, float):
-        return f"{value:.3g}"
+    if isinstance(value, int | float):
+        return f"{value:,.0f}" if value % 1 == 0 else f"{value:.3g}"
     if isinstance(value, list | tuple):
         return "/".join(map(spelt, value)) or "none"
     if isinstance(value, Mapping) and "name" in value:  # a stage
