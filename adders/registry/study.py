@@ -66,8 +66,16 @@ def write_study(
         # a verdict on an earlier program is none on the one that is registered
         verdict = own_verdict(best.proof, seed.configuration.spec, seed.result.theta_P)
         _register(tracker, seed, Facts(ADDITION.problems, proved=is_right(verdict)), aliases)
-    if first not in by_key:  # another may have been the best before
-        tracker.client.delete_registered_model_alias(tracker.study.name, BEST)
+    if first not in by_key:
+        _take_back(tracker, BEST)
+
+
+def _take_back(tracker: Tracker, alias: str) -> None:
+    """Take an alias from a version of this study: a study of its name, of another ledger, may have it too."""
+    client, name = tracker.client, tracker.study.name
+    version = client.get_registered_model(name).aliases.get(alias)
+    if version and client.get_model_version(name, version).run_id in {run.id for run in tracker.runs.values()}:
+        client.delete_registered_model_alias(name, alias)
 
 
 def _register(tracker: Tracker, seed: RecordedSeed, facts: Facts, aliases: Sequence[str]) -> None:

@@ -66,7 +66,7 @@ def test_the_best_verified_seeds_of_a_study_are_versions_with_aliases(modelled):
 
 
 def test_no_version_is_the_best_where_the_configuration_that_ranks_first_has_no_verified_seed(tmp_path, monkeypatch):
-    """Nothing is chosen by what is verified: the alias goes from what was the best before."""
+    """Nothing is chosen by what is verified: the alias goes from what was the best before, and from nobody else."""
     study = Recorder(empty_home(tmp_path / "runs"), study_of(toggle=["tie_vo"]))
     small, large = study.configurations
     aliases = []
@@ -79,8 +79,15 @@ def test_no_version_is_the_best_where_the_configuration_that_ranks_first_has_no_
             study.seeds(work=[(configuration, n) for n in (1, 2, 3, 4)], grokked=grokked)
             study.write_pages()
             aliases.append(study.tracker.client.get_registered_model("sweep").aliases.keys())
+        # Of another ledger's study of this name, which has its versions in the same model.
+        client = study.tracker.client
+        others = client.create_model_version("sweep", "file:///elsewhere", client.create_run("0").info.run_id)
+        client.set_registered_model_alias("sweep", "best", others.version)
+        study.seeds((5,))
+        study.write_pages()
+        aliases.append(client.get_registered_model("sweep").aliases.keys())
     study.done()
-    assert aliases == [{"best", "smallest"}, {"smallest"}]
+    assert aliases == [{"best", "smallest"}, {"smallest"}, {"best", "smallest"}]
 
 
 def test_a_checkpoint_is_registered_by_a_command_once(modelled):
