@@ -16,7 +16,14 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy.exc import DatabaseError, IntegrityError, InterfaceError, OperationalError, TimeoutError
+from sqlalchemy.exc import (
+    DatabaseError,
+    IntegrityError,
+    InterfaceError,
+    NoSuchTableError,
+    OperationalError,
+    TimeoutError,
+)
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from search.errors import Failure, reraise_as
@@ -45,7 +52,12 @@ SQL_TYPES: Mapping[type, type[sa.types.TypeEngine[Any]]] = {
 """SQL's types, by the types of a record's columns."""
 metadata = sa.MetaData()
 VERSION = sa.Table(VERSION_TABLE, metadata, sa.Column("schema", sa.Integer, primary_key=True))
-IDENTITY = sa.Table("ledger_identity", metadata, sa.Column("identity", sa.String(32), primary_key=True))
+IDENTITY = sa.Table(
+    "ledger_identity",
+    metadata,
+    sa.Column("number", sa.Integer, primary_key=True),  # 1: of two drivers that begin a ledger one names it
+    sa.Column("identity", sa.String(32), nullable=False),
+)
 """The ledger's own name, one row: by it mirrors that several ledgers share know whose study they show."""
 
 
@@ -205,21 +217,25 @@ class Database:
                 raise other_version(self.name, "a newer" if is_newer else "an earlier")
 
             is_fixed = self.home.has_own_database and has_tables and not _is_writable(self.home.ledger_db)
-            if not is_fixed:
+            if is_fixed:
+                with self.undamaged("it lacks a table"):
+                    self.lacking = {column.name for column in _lacking(db)}
+            else:
                 metadata.create_all(db)
                 if _lacking(db):
                     _add_columns(db)
-            self.lacking = {column.name for column in _lacking(db)}
+                if not db.scalar(sa.select(IDENTITY.c.identity)):
+                    db.execute(sa.insert(IDENTITY).values(number=1, identity=uuid.uuid4().hex))
             if schema is None:
                 db.execute(sa.insert(VERSION).values(schema=SCHEMA))
-            if not (is_fixed or db.scalar(sa.select(IDENTITY))):
-                db.execute(sa.insert(IDENTITY).values(identity=uuid.uuid4().hex))
 
-    @property
+    @functools.cached_property
     def identity(self) -> str:
-        """The ledger's own name. Raises Failure where it has none: an earlier version's file that is read-only."""
-        (row,) = self.read(sa.select(sa.func.min(IDENTITY.c.identity).label("identity")))
-        return str(row["identity"])
+        """The ledger's own name. Empty where it has none: in an earlier version's file that cannot be written."""
+        with self.begin() as db:
+            has_name = sa.inspect(db).has_table(IDENTITY.name)
+        rows = self.read(sa.select(IDENTITY.c.identity)) if has_name else []
+        return str(rows[0]["identity"]) if rows else ""
 
     @contextmanager
     def begin(self) -> Iterator[sa.Connection]:
@@ -254,7 +270,8 @@ class Database:
 
     def undamaged(self, kind: str) -> AbstractContextManager[None]:
         """Re-raise errors of a block as Failure: it reads a stored value, and `kind` says of what."""
-        return reraise_as(f"{self.name}: damaged, {kind}", (TypeError, ValueError, LookupError, zlib.error), Failure)
+        errors = (TypeError, ValueError, LookupError, zlib.error, NoSuchTableError)
+        return reraise_as(f"{self.name}: damaged, {kind}", errors, Failure)
 
     def _check(self, column: sa.ColumnElement[Any], values: list[Any]) -> None:
         """Raise Failure for values that a column cannot have."""

@@ -145,6 +145,14 @@ def test_a_ledger_that_lacks_columns_is_read_where_it_cannot_be_written(open_rec
     assert home.ledger_db.read_bytes() == before
 
 
+def test_a_file_that_lacks_a_table_and_cannot_be_written_is_a_line(home, monkeypatch):
+    monkeypatch.setattr(database_module, "_is_writable", lambda path: False)
+    monkeypatch.setattr(database_module, "RETRY_S", 0.0)
+    with Ledger(home).database.begin() as db:
+        db.exec_driver_sql("DROP TABLE ledger")
+    assert refusal(Failure, Ledger, home) == f"{home.ledger_db}: damaged, it lacks a table: ledger"
+
+
 def test_a_driver_that_knows_fewer_columns_goes_on(open_records):
     records = open_records()
     with records.database.begin() as db:

@@ -55,6 +55,8 @@ def test_a_stored_home_has_the_tables_of_a_new_one(home):
     stored = [Database(Home(home.path / "stored")) for _ in range(2)]
     assert tables(stored[0].engine) == tables(Database(home).engine)
     assert stored[0].identity == stored[1].identity != ""
+    with pytest.raises(sa.exc.IntegrityError), stored[0].begin() as db:  # of two drivers at once the second is refused
+        db.execute(sa.insert(database.IDENTITY).values(number=1, identity="another"))
 
 
 @needs_plugins
