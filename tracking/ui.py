@@ -147,8 +147,9 @@ def show_studies(client: MlflowClient, start: str) -> str | None:
     studies = [(e.tags[STUDY_TAG], e) for e in experiments]
     studies = [(name, e) for name, e in studies if is_name(name)]
     pages = [addresses(start, e.experiment_id, e.tags) for _, e in studies]
-    for (name, _), views in zip(studies, pages, strict=True):
-        click.echo(f"  {name}")
+    for (name, experiment), views in zip(studies, pages, strict=True):
+        is_one_of_several = experiment.name.startswith(f"{name} (")  # of those of several ledgers
+        click.echo(f"  {experiment.name if is_one_of_several and experiment.name.isprintable() else name}")
         for view, address in views.items():
             click.echo(f"    {view:6} {address}")
     return next(iter(pages[0].values())) if pages else None

@@ -80,6 +80,14 @@ def test_the_latest_studies_are_listed_first_and_the_first_is_opened(client, ope
     assert opened == [(here / "adder-runs" / "ui.html").as_uri()] and not list(here.rglob("ui.html"))
 
 
+def test_studies_of_one_name_of_several_ledgers_are_told_apart(client, capsys):
+    for name in ("57p", "57p (host 0a1b2c)", "57p (\x1b[31m)", "what I call it"):
+        client.create_experiment(name, tags={store.STUDY_TAG: "57p"})
+    ui_command.show_studies(client, "http://127.0.0.1:5000/")
+    names = [line.strip() for line in capsys.readouterr().out.splitlines() if "http" not in line]
+    assert sorted(names) == ["57p", "57p", "57p", "57p (host 0a1b2c)"]
+
+
 def test_the_token_is_another_each_time_and_left_out_by_name_only(client):
     starts = {call("ui", "--port", free_port()).stdout.partition("token=")[2] for _ in range(2)}
     assert len(starts) == 2 and "" not in starts
