@@ -55,7 +55,7 @@ class MlflowMirror:
             # MLflow's own retries would create a run twice whose answer came late; the outbox looks first
             undo.callback(os.environ.__setitem__, RETRIES, os.environ.get(RETRIES, "2"))
             os.environ[RETRIES] = "0"
-            tracker = Tracker(client, records.home, study, verify, records.database.identity)
+            tracker = Tracker(client, records.home, study, verify, records)
             undo.enter_context(tracker.watching())  # before the outbox: one thread at a time uses the tracker
             file = file_of(client.tracking_uri)
             name = f"MLflow ({file})" if file else "MLflow"

@@ -83,7 +83,7 @@ def contents(records: StudyRecords) -> Contents:
     file = file_of(uri)
     client = connect(home, uri) if file is None or file.exists() else None
     with answered(uri):
-        experiment = find_experiment(client, study, records.database.identity) if client else None
+        experiment = find_experiment(client, study, records) if client else None
         runs = _runs(client, experiment) if client and experiment else []
     return Contents(records, uri, experiment, runs)
 

@@ -18,12 +18,14 @@ from urllib.request import getproxies
 from filelock import FileLock
 from mlflow import MlflowClient
 from mlflow.entities import Experiment, Run, ViewType
+from mlflow.exceptions import MlflowException
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
 from search.errors import Failure, UserError, masked, one_line
 from search.store.home import FOREIGN, TRACKING, Home, missing, sqlite_url
 from search.store.ledger import Ledger
+from search.store.study_records import StudyRecords
 from trainer.files import durable
 
 KEY_TAG, SEED_TAG, PARENT_TAG = "adder.configuration", "adder.seed", "mlflow.parentRunId"
@@ -147,11 +149,17 @@ def _relocate_artifacts(home: Home, file: Path) -> None:
             raise Failure(f"{home.mlflow_db}: has {thing[0]!r:.80}, which is no table: no store of MLflow's")
         if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'experiments'").fetchone():
             return
-        tag = f"(SELECT value FROM experiment_tags t WHERE t.experiment_id = e.experiment_id AND key = '{STUDY_TAG}')"
-        rows = db.execute(f"SELECT coalesce({tag}, name), artifact_location FROM experiments e").fetchall()
-        local = (place for name, place in rows if place and place.endswith(f"/artifacts/{name}"))
-        for old in {place.rpartition("/")[0] for place in local if place.startswith("file:")} - {here}:
-            if home.exists() and (running := Ledger(home).list_running_studies()):
+        tag = "(SELECT value FROM experiment_tags t WHERE t.experiment_id = e.experiment_id AND key = '{}')"
+        columns = f"coalesce({tag.format(STUDY_TAG)}, name), artifact_location, {tag.format(LEDGER_TAG)}"
+        rows = db.execute(f"SELECT {columns} FROM experiments e WHERE artifact_location LIKE 'file:%'").fetchall()
+        places = {(place, whose) for name, place, whose in rows if place.endswith(f"/artifacts/{name}")}
+        for old, whose in {(place.rpartition("/")[0], whose) for place, whose in places}:
+            if old == here:
+                continue
+            ledger = Ledger(home) if home.exists() else None
+            if ledger and whose not in (None, ledger.database.identity):
+                continue  # another home's, which are where that one is
+            if ledger and (running := ledger.list_running_studies()):
                 where = unquote(urlparse(old).path.removesuffix("/artifacts"))
                 raise Failure(f"{home.path}: {', '.join(running)} is being run, with this home as {where}")
             for table, column in PLACES:
@@ -173,54 +181,73 @@ def answered(uri: str) -> Iterator[None]:
         raise Failure(f"MLflow store {masked(uri)}: {one_line(error)}") from None
 
 
-def find_experiment(client: MlflowClient, study: str, ledger: str = "") -> Experiment | None:
+def find_experiment(
+    client: MlflowClient | FencedClient, study: str, records: StudyRecords | None = None
+) -> Experiment | None:
     """Return a study's experiment, whatever it is called by now, a deleted one too; None if the store has none.
 
-    ledger: the name of the study's ledger: another's experiment is none of it; without, any is.
+    records: the study's. Another ledger's experiment is none of theirs; one of an earlier version, which names no
+    ledger, is theirs if it shows a configuration of theirs. Without records any is the study's.
     Raises Failure where another study's has the name.
     """
-    tagged = client.search_experiments(ViewType.ALL, filter_string=f"tags.`{STUDY_TAG}` = '{study}'")
-    own = [e for e in tagged if not ledger or e.tags.get(LEDGER_TAG, ledger) == ledger]
-    if own:
-        # Of those that are as good, one that the ledger has named: others may be those of an earlier version.
-        return min(own, key=lambda e: (LEDGER_TAG not in e.tags, e.lifecycle_stage != ACTIVE, e.name != study))
-    named = client.get_experiment_by_name(study)
-    other = named.tags.get(STUDY_TAG) if named else None
-    if other and other != study:
-        raise Failure(
-            f"MLflow's experiment {study} is that of study {other}, renamed: give it its name back, or run this study "
-            "with --fresh"
-        )
-    return None if other else named
+    found = [*client.search_experiments(ViewType.ALL, filter_string=f"tags.`{STUDY_TAG}` = '{study}'")]
+    named = None if found else client.get_experiment_by_name(study)
+    if named:
+        found = [named]
+        if other := named.tags.get(STUDY_TAG):
+            raise Failure(
+                f"MLflow's experiment {study} is that of study {other}, renamed: give it its name back, or run this "
+                "study with --fresh"
+            )
+    if records and (ledger := records.database.identity):
+        shown = {experiment for experiment, _ in records.list_runs().values()}
+        found = [e for e in found if e.tags.get(LEDGER_TAG, ledger if e.experiment_id in shown else "") == ledger]
+    # Of those that are as good, one that the ledger has named: others may be those of an earlier version.
+    return min(
+        found,
+        key=lambda e: (LEDGER_TAG not in e.tags, e.lifecycle_stage != ACTIVE, e.name != study),
+        default=None,
+    )
 
 
 def open_experiment(
     client: MlflowClient | FencedClient,
     home: Home,
     study: str,
-    existing: Experiment | None,
+    records: StudyRecords | None = None,
     tags: Mapping[str, str] | None = None,
-    ledger: str = "",
 ) -> str:
-    """Return the id of a study's experiment: the existing one, restored if it was deleted, or a new one.
+    """Return the id of a study's experiment: the one that it has, restored if it was deleted, or a new one.
 
-    tags: of a new one, which says whose it is where the name is taken. ledger: as for `find_experiment`.
+    records: as for `find_experiment`. tags: of a new one, which says whose it is where the name is taken.
     """
+    ledger = records.database.identity if records else ""
     own = {STUDY_TAG: study} | ({LEDGER_TAG: ledger} if ledger else {})
-    if existing is None:
-        name = study
-        if client.get_experiment_by_name(study):
-            name += f" ({socket.gethostname()} {ledger[:6]})"
-            log.warning("study %s: MLflow shows another home's study by this name, and this one as %s", study, name)
-        location = (home.artifacts / study).as_uri() if is_local(client.tracking_uri) else None
-        return str(client.create_experiment(name, location, {**own, **(tags or {})}))
-    if existing.lifecycle_stage != ACTIVE:
-        log.warning("study %s: its experiment was deleted in MLflow, and is restored", study)
-        client.restore_experiment(existing.experiment_id)
-    for tag, text in own.items():
-        if existing.tags.get(tag) != text:
-            client.set_experiment_tag(existing.experiment_id, tag, text)
-    return str(existing.experiment_id)
+    existing = find_experiment(client, study, records)
+    if existing and _take_over(client, study, existing, own):
+        return str(existing.experiment_id)
+    name = study
+    if client.get_experiment_by_name(study):
+        name += f" ({socket.gethostname()} {ledger[:6]})"
+        log.warning("study %s: MLflow shows another ledger's study by this name, and this one as %s", study, name)
+    location = (home.artifacts / study).as_uri() if is_local(client.tracking_uri) else None
+    return str(client.create_experiment(name, location, {**own, **(tags or {})}))
+
+
+def _take_over(client: MlflowClient | FencedClient, study: str, existing: Experiment, tags: Mapping[str, str]) -> bool:
+    """Restore a study's experiment, if it was deleted, and give it its tags. False where this user may only read it."""
+    try:
+        if existing.lifecycle_stage != ACTIVE:
+            client.restore_experiment(existing.experiment_id)
+            log.warning("study %s: its experiment was deleted in MLflow, and is restored", study)
+        for tag, text in tags.items():
+            if existing.tags.get(tag) != text:
+                client.set_experiment_tag(existing.experiment_id, tag, text)
+    except MlflowException as error:
+        if error.error_code != "PERMISSION_DENIED":
+            raise
+        return False
+    return True
 
 
 ELSEWHERE = ("", "file", "http", "https", "ftp", "sftp")

@@ -40,7 +40,7 @@ def sync(
         raise Failure(f"study {records.study} has no record of its file; run it again first")
     rows = records.list_seeds()
     with answered(client.tracking_uri):
-        tracker = Tracker(client, records.home, study, records.lease.verify, records.database.identity)
+        tracker = Tracker(client, records.home, study, records.lease.verify, records)
         projection = Projection(records, tracker, AtOnce(said), pages_of(study))
         if only_stale:
             projection.note_stale(rows)

@@ -21,6 +21,7 @@ from mlflow.exceptions import MlflowException
 from reports.markup import escape
 from search.store.home import IDENTIFIER, Home
 from search.store.lease import Superseded
+from search.store.study_records import StudyRecords
 from search.study.schema import Study, is_name
 from search.study.trial import Configuration
 from tracking.datasets import log_dataset, training_dataset
@@ -93,23 +94,22 @@ class Tracker:
         home: Home,
         study: Study,
         verify: Callable[[], object] = lambda: None,
-        ledger: str = "",
+        records: StudyRecords | None = None,
     ):
         """Open the experiment, or create it.
 
-        verify: raises Superseded once another driver has the study; called before anything is written. ledger: the name
-        of the study's; without it, any ledger's experiment of the study is its own.
+        verify: raises Superseded once another driver has the study; called before anything is written. records: the
+        study's; without them, any ledger's experiment of the study is its own.
         """
-        self.unfenced, self.verify, self.home, self.study, self.ledger = client, verify, home, study, ledger
+        self.unfenced, self.verify, self.home, self.study, self.records = client, verify, home, study, records
         self.client = FencedClient(client, verify)
         self.is_watching = False
         self._runs: dict[Identity, ShownRun] | None = None
         self._steps: dict[str, set[int]] = {}
         """By run: steps of which it has metrics."""
         with answered(client.tracking_uri):
-            existing = find_experiment(client, study.name, ledger)
             about = {NOTE: escape(study.about)} if study.about else {}
-            self.experiment = open_experiment(self.client, home, study.name, existing, about, ledger)
+            self.experiment = open_experiment(self.client, home, study.name, records, about)
 
     # Runs
 
@@ -213,7 +213,8 @@ class Tracker:
         if study == self.study.name:
             run = self.find(KEY_TAG, key)
             return run.id if run else None
-        experiment = find_experiment(self.unfenced, study, self.ledger)
+        records = self.records and StudyRecords(self.records.ledger, study)
+        experiment = find_experiment(self.unfenced, study, records)
         condition = f"tags.`{KEY_TAG}` = '{key}'"
         runs = self.client.search_runs([experiment.experiment_id], condition) if experiment else []
         return runs[0].info.run_id if runs else None

@@ -39,7 +39,7 @@ def register(checkpoints: tuple[Path, ...], name: str, aliases: tuple[str, ...],
     from model import preset_name, verify
     from model.verdict import is_right
     from tracking.datasets import log_dataset
-    from tracking.store import answered, check_uri, connect, find_experiment, is_local, open_experiment
+    from tracking.store import answered, check_uri, connect, is_local, open_experiment
 
     loaded = []
     for path in checkpoints:
@@ -58,7 +58,7 @@ def register(checkpoints: tuple[Path, ...], name: str, aliases: tuple[str, ...],
         result = verify(checkpoint.spec, checkpoint.theta_P)
         facts = Facts(result.correct, result.margin, is_right(proof))
         with answered(uri):
-            number = open_experiment(client, home, EXPERIMENT, find_experiment(client, EXPERIMENT))
+            number = open_experiment(client, home, EXPERIMENT)
             tag = digest_of(checkpoint)
             model = preset_name(checkpoint.spec)
             # one run per model, whoever registers it again

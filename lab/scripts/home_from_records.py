@@ -38,10 +38,11 @@ def fill(study: str, file: str, home: Path) -> int:
     home.mkdir(parents=True, exist_ok=True)
     ledger, keys = Ledger(place), {row["configuration"] for row in final}
     listed = [Configuration(spec, recipe) for spec, recipe in plan.listed]
+    records = StudyRecords(ledger, plan.name)
     with ledger.database.begin() as db:
-        StudyRecords(ledger, plan.name).insert_configurations(db, [c for c in listed if c.key in keys])
+        records.insert_configurations(db, [c for c in listed if c.key in keys])
         db.execute(sa.insert(ROWS), final)
-    Tracker(connect(place, creates=True), place, plan)  # creates the experiment
+    Tracker(connect(place, creates=True), place, plan, records=records)  # creates the experiment
     return len(final)
 
 

@@ -10,7 +10,7 @@ import pytest
 from search.cli import home as home_commands
 from search.errors import Failure
 from search.run import removal as whole
-from search.store import lease
+from search.store import database, lease
 from search.store import ledger as ledger_module
 from search.store.home import Home
 from search.store.lease import Superseded
@@ -98,6 +98,15 @@ def test_what_would_go_is_shown_and_stays(words, answer, code, reason, monkeypat
     assert "  seeds      4 (" in said.stdout and snapshot("runs") == before
 
 
+def test_a_home_of_an_earlier_version_that_cannot_be_written_says_what_would_go(monkeypatch):
+    two_studies()
+    monkeypatch.setattr(database, "_is_writable", lambda path: False)
+    with records_of("runs").database.begin() as db:
+        db.exec_driver_sql("DROP TABLE ledger_identity")
+    said = done("delete", "sweep", "--home", "runs", "--dry-run")
+    assert "  seeds      4 (" in said and re.search(r"  MLflow     [1-9]\d* runs\n", said)
+
+
 def test_a_deletion_that_was_cut_off_is_completed(monkeypatch):
     two_studies()
     with monkeypatch.context() as patch:
@@ -160,6 +169,8 @@ def test_another_homes_experiment_stays_as_it_is(path, here, monkeypatch):
     with records.lease:
         records.update_study(asked.model_dump(mode="json", by_alias=True))
         records.claim(work_of(asked, 1))
+        (key,) = records.list_configurations()
+        records.update_run(key, "1", "0a1b")  # an earlier version has shown it beside the other's
     before = facts(Home("other")), thetas("other")
     said = done("delete", "sweep", "--home", "runs", "--yes")
     where = f"{here / 'other/mlflow.db'}, another home's, "

@@ -4,7 +4,10 @@ import logging
 import shutil
 
 import pytest
+from mlflow import MlflowClient
 from mlflow.entities import ViewType
+from mlflow.exceptions import MlflowException
+from mlflow.protos.databricks_pb2 import PERMISSION_DENIED
 
 from search.errors import Failure
 from search.run import removal as whole
@@ -13,7 +16,7 @@ from tests import by_tier
 from tests.commands import done
 from tests.homes import drive, empty_home, forget_places, quickly, records_of, study_of, thetas, two_studies
 from tracking import removal
-from tracking.store import connect, find_experiment
+from tracking.store import LEDGER_TAG, connect, find_experiment
 
 
 @pytest.fixture
@@ -38,10 +41,6 @@ def deleted(client, experiment):
 def both(client, experiment):
     renamed(client, experiment)
     deleted(client, experiment)
-
-
-def ledger_of(home):
-    return records_of(home).database.identity
 
 
 @pytest.mark.parametrize("change", by_tier([both, renamed, deleted], [both]))
@@ -93,23 +92,54 @@ def test_homes_that_share_a_store_have_an_experiment_each(here, monkeypatch, cap
         for home in (one, other, one, other):
             drive(home, study)
     first, second = sorted(experiments(one))
-    assert first == "sweep" and second.startswith("sweep (") and second[-8:-1] == f" {ledger_of(other)[:6]}"
-    assert caplog.messages == [f"study sweep: MLflow shows another home's study by this name, and this one as {second}"]
+    ledger = records_of(other).database.identity
+    assert first == "sweep" and second.startswith("sweep (") and second.endswith(f" {ledger[:6]})")
+    told = "study sweep: MLflow shows another ledger's study by this name, and this one as"
+    assert caplog.messages == [f"{told} {second}"]
     records = records_of(other)
     with records.lease:
         whole.delete(whole.contents(records))
     assert {e.name for e in connect(one).search_experiments()} == {"Default", "sweep"}
-    assert find_experiment(connect(one), "sweep", ledger_of(other)) is None
+    assert find_experiment(connect(one), "sweep", records_of(other)) is None
 
 
-def test_an_experiment_of_an_earlier_version_goes_to_the_ledger_that_goes_on_with_it_first(home):
-    """Earlier versions did not say whose it is."""
-    client = connect(home)
-    assert find_experiment(client, "sweep", "another").name == "sweep"
+def test_a_home_leaves_anothers_artifacts_in_its_store_where_they_are(here, monkeypatch):
+    one, other = (empty_home(here / name) for name in ("one", "other"))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{one.mlflow_db}")
     with quickly():
-        drive(home, study_of())
-    assert find_experiment(client, "sweep", ledger_of(home)).name == "sweep"
-    assert find_experiment(client, "sweep", "another") is None
+        for home in (one, other, one):
+            drive(home, study_of(seeds={"first": 1, "count": 1}))
+    for home in (one, other):
+        found = find_experiment(connect(one), "sweep", records_of(home))
+        assert found.artifact_location == (home.artifacts / "sweep").as_uri()
+
+
+def test_an_experiment_of_an_earlier_version_is_that_of_the_ledger_that_it_shows(home):
+    """Earlier versions did not say whose it is, but the ledger where it is shown."""
+    client, records, others = connect(home), records_of(home), records_of(empty_home("others"))
+    for _ in range(2):
+        assert find_experiment(client, "sweep", records).name == "sweep"
+        assert find_experiment(client, "sweep", others) is None
+        with quickly():
+            drive(home, study_of())
+    assert experiments(home) == ["sweep"] and LEDGER_TAG in client.get_experiment_by_name("sweep").tags
+
+
+def test_one_that_may_only_be_read_is_anothers(home, monkeypatch):
+    """Of an earlier version, on a server with accounts: the study goes on in an experiment of its own."""
+    earlier, change = connect(home).get_experiment_by_name("sweep").experiment_id, MlflowClient.set_experiment_tag
+
+    def refuse(client, experiment, *tag):
+        if experiment == earlier:
+            raise MlflowException("Permission denied", PERMISSION_DENIED)
+        change(client, experiment, *tag)
+
+    monkeypatch.setattr(MlflowClient, "set_experiment_tag", refuse)
+    with quickly():
+        for _ in range(2):
+            drive(home, study_of())
+    assert len(experiments(home)) == 2 and len(thetas(home.path)) == 4
+    assert find_experiment(connect(home), "sweep", records_of(home)).experiment_id != earlier
 
 
 def test_a_study_that_was_deleted_begins_anew_where_nothing_can_be_removed(home, monkeypatch):
