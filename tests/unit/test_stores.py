@@ -64,6 +64,16 @@ def test_a_server_that_is_not_there_is_said_at_once(words, monkeypatch):
     assert "nothing has run yet" in call("status").stdout
 
 
+@pytest.mark.parametrize(
+    "proxies", [{"no_proxy": "another"}, {"http_proxy": "http://proxy:1", "no_proxy": "127.0.0.1"}], ids=str
+)
+def test_so_is_one_that_no_proxy_is_asked_for(proxies, monkeypatch):
+    uri = f"http://127.0.0.1:{free_port()}"
+    for name, value in {"MLFLOW_TRACKING_URI": uri, **proxies}.items():
+        monkeypatch.setenv(name, value)
+    assert fails_with_one(1, "run", "smoke") == f"MLflow store {uri}: is away (Connection refused)"
+
+
 # ---- which store is told the password
 
 
@@ -92,8 +102,8 @@ def test_one_of_the_environment_is_neither_printed_nor_kept(uri, server, monkeyp
 @pytest.mark.parametrize(
     ("uri", "shown"),
     {
-        "http://host:5000O": "http://host:5000O", "http://host:99999": "http://host:99999", "http://a..b": "http://a..b",
-        "sqlite:mlflow.db": "sqlite:mlflow.db", "http://me:abc/def@host": "http://host",
+        "http://host:5000O": "http://host:5000O", "http://host:99999": "http://host:99999",
+        "http://a..b": "http://a..b", "sqlite:mlflow.db": "sqlite:mlflow.db", "http://me:abc/def@host": "http://host",
     }.items(),
 )  # fmt: skip
 def test_what_is_no_address_is_a_line_without_a_part_of_its_password(uri, shown, monkeypatch):
