@@ -81,8 +81,10 @@ class Arm:
 
     @property
     def promised(self) -> float:
-        """The rate; where it stopped at a success, and is too high, the least that it may be."""
-        return self.interval[0] if self.stopped else self.rate
+        """The rate; where it stopped at a success, which makes it too high, the least that is recorded of it."""
+        if not self.stopped:
+            return self.rate
+        return self.recorded_interval[0] if self.recorded_interval else 0.0
 
     @property
     def page(self) -> str | None:

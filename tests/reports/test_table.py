@@ -139,12 +139,12 @@ def test_without_common_seeds_a_cost_is_open():
 
 
 def test_a_rate_that_stopped_at_a_success_promises_the_least_that_it_may_be():
-    rows = [arm("57p", 0, 12), arm(without("57p", "tie_vo"), 6, 12)]
+    rows = [arm("57p", 0, 12), arm(without("57p", "tie_vo"), 12, 12)]
     answers = [cell_of(rows).trains]
-    for low in (0.2, 0.5):
+    for low in (0.2, 0.5, None):
         rows[1] |= {"stopped": True, "grok_rate_low": low}
         answers.append(cell_of(rows).trains)
-    assert answers == ["no", "open", "no"]
+    assert answers == ["no", "open", "no", "open"]
 
 
 def test_seeds_that_curvature_finished_are_counted_apart():
