@@ -218,7 +218,7 @@ def _as_recorded(rate: Rate, rows: Rows) -> Rate:
 def _single(rows: Rows) -> tuple[str, list[Any]] | None:
     """Return the name of a study's only flag and each configuration's value; None if it has none, or several.
 
-    It is the one field that differs, or which of two configurations it is, or else the one flag of the model.
+    It is the one field that differs, or which of some configurations it is, or else the one flag of the model.
     """
     differing = {}
     for name in rows[0]:
@@ -226,10 +226,10 @@ def _single(rows: Rows) -> tuple[str, list[Any]] | None:
             different = _values(rows, name)
             if len(different) > 1:
                 differing[name] = len(different)
+    by_title = "configuration", [printable(str(row.get("title", row["configuration"]))) for row in rows]
     # Two that differ in several fields have no field to name: each is called by its title.
     if len(rows) == 2 and len(differing) > 1:
-        titles = [str(row.get("title", row["configuration"])) for row in rows]
-        return "configuration", list(map(printable, titles))
+        return by_title
 
     flags = _flags(rows)
     # The only field that differs is the flag, though it be a number with more values than others may have.
@@ -238,7 +238,11 @@ def _single(rows: Rows) -> tuple[str, list[Any]] | None:
     if len(flags) != 1:
         return None
     (flag,) = flags
-    return flag.partition(".")[2], [_plain(row.get(flag)) for row in rows]
+    values = [_plain(row.get(flag)) for row in rows]
+    is_clear = len({*map(shown, values)}) == len({*values})  # not where stages have the same names
+    if not is_clear and len(rows) <= MOST_ALONE:
+        return by_title
+    return flag.partition(".")[2], values
 
 
 def _rate(seeds: Seeds) -> Rate:
@@ -443,8 +447,10 @@ def _values(rows: Rows, name: str) -> tuple[Any, ...]:
 
 def _plain(value: Any) -> Any:
     """Return a value as it is compared: NaN, as frames have for none, is None."""
-    if isinstance(value, Sized) and not isinstance(value, str):
+    if isinstance(value, list | tuple):
         return Entries(value)
+    if isinstance(value, Sized) and not isinstance(value, str):
+        return repr(value)
     # NaN alone differs from itself.
     return None if value != value else value
 

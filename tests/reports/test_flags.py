@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from reports.flags import Against, flag_grids, rate_text, single_flags, write_flags
 from reports.ratios import Paired
@@ -154,6 +155,21 @@ def test_a_list_is_a_value_of_a_field_and_a_study_that_is_named_twice_counts_onc
     assert single_flags(2 * configurations, 2 * seeds) == [flag]
     twice = flag_grids(*(2 * rows for rows in seeds_of(ADDITIVE)))
     assert twice == flag_grids(*seeds_of(ADDITIVE))
+
+
+@pytest.mark.parametrize(
+    ("values", "name", "texts"),
+    [
+        ([({"name": "wide", "model": "100p"},), ({"name": "wide", "model": "67p"},)], "configuration", ["c0", "c1"]),
+        ([{"a": 1}, {"a": 2}], "stages", ["{'a': 1}", "{'a': 2}"]),
+    ],
+)
+def test_values_that_differ_are_told_apart(values, name, texts):
+    configurations, seeds = one_flag(HALVED)
+    for number, row in enumerate(configurations):
+        row |= {"model.tie_vo": True, "recipe.stages": values[number], "title": f"c{number}"}
+    (flag,) = single_flags(configurations, seeds)
+    assert (flag.name, [side.text for side in flag.sides]) == (name, texts)
 
 
 def test_a_rate_reads_as_none_or_all_only_where_it_is():
