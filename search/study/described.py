@@ -75,7 +75,7 @@ def shown(value: Any) -> str:
 def _entry(value: Any) -> str:
     """Return an entry of a list as a person writes it. Of a curriculum it is digits for so many steps."""
     match value:
-        case [int(digits), int(steps)] if 0 < digits <= 10 <= steps:
+        case [int(digits), int(steps)] if 0 < digits <= 10 and steps > 1:
             return f"{digits}\u00a0for\u00a0{shown(steps)}"
         case tuple() | list():
             return "\u00a0".join(map(shown, value))

@@ -369,7 +369,7 @@ def test_the_summary_lists_ten_grokked_seeds_and_says_how_many_more(hold, stabil
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (((3, 2_000), (6, 5_000)), "3 for 2,000, 6 for 5,000"), (((0, 0.8), (50_000, 0)), "0 0.8, 50,000 0"),
+        (((3, 2_000), (6, 5)), "3 for 2,000, 6 for 5"), (((0, 0.8), (50_000, 0)), "0 0.8, 50,000 0"),
         ((("fc1", 0.5),), "fc1 0.5"), (("fc1", "ec"), "fc1, ec"), ((8, 16), "8, 16"), ((), "none"),
         (({"name": "wide"}, {"name": "two"}), "wide, two"),
     ],
