@@ -674,7 +674,7 @@ def _rule_sentences(rule: type[Rule], counts: StoppingCounts) -> str:
     did = "gave up" if rule.outcome == Outcome.GIVEN_UP else "ended"
     text = f"The {rule.title.lower()} {did} {counts.ended:,} of {counts.seeds:,} seeds."
     if counts.spared:
-        share = f"{counts.spared_share:.0%} of those that it was to end"
+        share = f"{percent(counts.spared_share, 0)} of those that it was to end"
         grokked = f"{counts.spared_grokked:,} grokked" if counts.spared_grokked else "none grokked"
         text += f" As a check it let {counts.spared:,} more ({share}) run on: {grokked}."
     return text

@@ -17,7 +17,7 @@ from reports.plots import COLOURS, GREY
 from reports.plots_search import Importances, importance_figure
 from reports.report import TEMPLATE, percentages_whole, report
 from search import plugins
-from search.stats.counting import GrokRate
+from search.stats.counting import GrokRate, StoppingCounts
 from search.study.reading import read_data
 from search.study.space import Distribution
 from search.study.trial import Configuration
@@ -293,8 +293,10 @@ def test_nothing_is_a_value_that_may_be_drawn():
     assert field.varies and field.labels() == ["–", "16", "–"] and field.is_present.all()
 
 
-def test_a_rate_on_the_page_is_all_of_them_only_where_it_is():
+def test_a_share_on_the_page_is_none_or_all_only_where_it_is():
     assert report_module._sentence(GrokRate(2_499, 2_500)).startswith("2,499 of 2,500 seeds (99.96%, ")
+    spared = report_module._rule_sentences(plugins.rules()["hopeless"], StoppingCounts(400, ended=299, spared=1))
+    assert "it let 1 more (0.3% of those that it was to end) run on" in spared
 
 
 def test_a_percentage_stays_on_its_line_and_what_is_quoted_as_it_is():
