@@ -44,10 +44,9 @@ def front(configurations: Sequence[Row], max_params: int | None = None) -> list[
             study, params = row["study"], row["params"]
             least_confirmed[study] = min(params, least_confirmed.get(study, params))
 
-    candidates = []
-    for row in rows:
-        if row["confirmation_seeds"] or row["params"] < least_confirmed.get(row["study"], inf):
-            candidates.append(row)
+    candidates = [
+        row for row in rows if row["confirmation_seeds"] or row["params"] < least_confirmed.get(row["study"], inf)
+    ]
 
     members = pareto([row["params"] for row in candidates], list(map(lower_end, candidates)))
     on_front = [row for row, is_member in zip(candidates, members, strict=True) if is_member]

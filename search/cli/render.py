@@ -182,7 +182,7 @@ def _rates(study: Study, rows: Sequence[SeedRecord], names: Mapping[str, str]) -
         keys = [key for key in dict.fromkeys([*names, *rates]) if key in rates]
 
     shown = {key: names.get(key, key) for key in keys}
-    width = max(map(len, shown.values()), default=0)
+    width = max(map(len, shown.values()))
     lines = [head, *(f"  {name:{width}}  {rates[key]}" for key, name in shown.items())]
     if len(keys) < len(rates):
         where = " (adder-search report)" if _is_there("report") else ""

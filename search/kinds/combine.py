@@ -87,8 +87,9 @@ def combinations(spec: Spec, names: Sequence[str]) -> list[Spec]:
     for run in nested_fractions(len(constraints)):
         applied = [constraint for i, constraint in enumerate(constraints) if run >> i & 1]
         combined = _applied(bare, applied)
-        if not combined or not _has_only(combined, applied, constraints):
-            continue  # impossible, or another combination, which has its own run
+        # Impossible, or another combination, which has its own run: one may need or exclude another.
+        if not combined or [c for c in constraints if c in combined.applied().items()] != applied:
+            continue
         key = combined.trained()
         rival = alike.setdefault(key, combined)
         if _distance(combined, spec, constraints) < _distance(rival, spec, constraints):
@@ -112,12 +113,6 @@ def _applied(spec: Spec, constraints: Sequence[Constraint]) -> Spec | None:
     except ValueError:
         return None
     return spec
-
-
-def _has_only(spec: Spec, wanted: Sequence[Constraint], constraints: Sequence[Constraint]) -> bool:
-    """True if, of the constraints, just the wanted ones are applied: one may need or exclude another."""
-    applied = spec.applied().items()
-    return [constraint for constraint in constraints if constraint in applied] == list(wanted)
 
 
 def _distance(spec: Spec, other: Spec, constraints: Sequence[Constraint]) -> int:

@@ -200,11 +200,7 @@ class Driver:
             write_progress(self.records, self.progress.as_record(self.records.owner))
 
         for mirror in self.shown:
-            mirror.note_curves(self._in_training)
-
-    def _in_training(self) -> Iterable[Configuration]:
-        """Return the configurations of the pairs that workers have."""
-        return dict.fromkeys(pair.configuration for pair in self.planner.training)
+            mirror.note_curves(lambda: dict.fromkeys(pair.configuration for pair in self.planner.training))
 
     def stop(self, why: str) -> None:
         """End the loop after the event at hand. The first reason stays."""

@@ -133,9 +133,12 @@ class Planner:
         if not self.waiting:
             self._plan()
         taken: dict[int, PlannedPair] = {}
-        room = self._room(bank) if bank.kind in self.waiting else 0
-        while len(taken) < room and bank.kind in self.waiting:
-            taken[next(self.numbers)] = self._pop(bank.kind)
+        if queue := self.waiting.get(bank.kind):
+            room = self._room(bank)
+            while queue and len(taken) < room:
+                taken[next(self.numbers)] = queue.popleft()
+            if not queue:
+                del self.waiting[bank.kind]
         bank.pairs |= taken
         return taken
 
@@ -176,13 +179,6 @@ class Planner:
         here = sum(len(other.pairs) for other in self.banks.values() if other.kind is bank.kind)
         share = ceil((here + len(self.waiting[bank.kind])) / workers)
         return max(0, min(most, share) - len(bank.pairs))
-
-    def _pop(self, kind: BankKind) -> PlannedPair:
-        queue = self.waiting[kind]
-        pair = queue.popleft()
-        if not queue:
-            del self.waiting[kind]
-        return pair
 
     def pair_of(self, planned: PlannedPair) -> Pair:
         """Return a pair as a bank trains it, with its rules: in a confirmation the default ones alone."""

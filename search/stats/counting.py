@@ -335,8 +335,8 @@ class StoppingCounts:
 
     @property
     def spared_share(self) -> float:
-        """Share of the seeds that the rule called that it spared."""
-        return self.spared / (self.ended + self.spared) if self.spared else 0.0
+        """Share of the seeds that the rule called that it spared, if it called any."""
+        return self.spared / (self.ended + self.spared)
 
 
 def names_of_counts(rule: type[Rule]) -> tuple[str, str, str]:

@@ -149,7 +149,10 @@ def _read_database(file: Path, name: str | None) -> dict[str, Any]:
 
     rows = []
     for trial in trials:
-        row = {f"params_{path}": _plain(value) for path, value in trial.params.items()}
+        row = {
+            f"params_{path}": json.dumps(value) if isinstance(value, list | tuple | dict) else value
+            for path, value in trial.params.items()
+        }
         for n, value in enumerate(trial.values):
             row[f"values_{n}"] = value
         rows.append(row)
@@ -165,10 +168,6 @@ def _one(names: Sequence[str], name: str | None) -> str:
         return str(name)
     some = ", ".join(map(repr, names[:10])) or "none"
     raise ValueError(f"has no study {name!r}, it has {some}" if name else f"name one of its studies: {some}")
-
-
-def _plain(value: Any) -> Any:
-    return json.dumps(value) if isinstance(value, list | tuple | dict) else value
 
 
 # ---- as points of a space
