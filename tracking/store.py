@@ -8,7 +8,7 @@ import socket
 import sqlite3
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -188,8 +188,7 @@ def find_experiment(
 ) -> Experiment | None:
     """Return a study's experiment, whatever it is called by now, a deleted one too; None if the store has none.
 
-    records: the study's. Another ledger's experiment is none of theirs; one of an earlier version, which names no
-    ledger, is theirs if it shows a configuration of theirs. Without records any is the study's.
+    records: the study's. Another ledger's experiment is none of theirs. Without records any is the study's.
     Raises Failure where another study's has the name.
     """
     found = [*client.search_experiments(ViewType.ALL, filter_string=f"tags.`{STUDY_TAG}` = '{study}'")]
@@ -201,15 +200,29 @@ def find_experiment(
                 f"MLflow's experiment {study} is that of study {other}, renamed: give it its name back, or run this "
                 "study with --fresh"
             )
-    if records and (ledger := records.database.identity):
-        shown = {experiment for experiment, _ in records.list_runs().values()}
-        found = [e for e in found if e.tags.get(LEDGER_TAG, ledger if e.experiment_id in shown else "") == ledger]
+    if records and records.database.identity:
+        found = [each for each in found if _is_own(client, each, records)]
     # Of those that are as good, one that the ledger has named: others may be those of an earlier version.
     return min(
         found,
         key=lambda e: (LEDGER_TAG not in e.tags, e.lifecycle_stage != ACTIVE, e.name != study),
         default=None,
     )
+
+
+def _is_own(client: MlflowClient | FencedClient, experiment: Experiment, records: StudyRecords) -> bool:
+    """True if an experiment lies in the records' home, names their ledger, or names none and shows their runs."""
+    if experiment.artifact_location == (records.home.artifacts / records.study).as_uri():
+        return True  # be it of a ledger that was lost
+    if ledger := experiment.tags.get(LEDGER_TAG):
+        return bool(ledger == records.database.identity)
+
+    def shows(run: str) -> bool:
+        with suppress(MlflowException):  # not there: of another store, where experiments have the same numbers
+            return bool(client.get_run(run).info.experiment_id == experiment.experiment_id)
+        return False
+
+    return any(number == experiment.experiment_id and shows(run) for number, run in records.list_runs().values())
 
 
 def open_experiment(

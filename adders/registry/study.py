@@ -1,7 +1,10 @@
 """What MLflow has of a study's adders as models: the door `adder_search.models` (search/plugins.py)."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
+
+from mlflow.exceptions import MlflowException
 
 from adders.proof.file import own_verdict
 from adders.registry.models import BEST, Facts, adderboard_dataset, log_model, register
@@ -74,8 +77,12 @@ def _take_back(tracker: Tracker, alias: str) -> None:
     """Take an alias from a version of this study: a study of its name, of another ledger, may have it too."""
     client, name = tracker.client, tracker.study.name
     version = client.get_registered_model(name).aliases.get(alias)
-    if version and client.get_model_version(name, version).run_id in {run.id for run in tracker.runs.values()}:
-        client.delete_registered_model_alias(name, alias)
+    if not version:
+        return
+    with suppress(MlflowException):  # its run is not there any more
+        run = client.get_run(client.get_model_version(name, version).run_id)
+        if run.info.experiment_id == tracker.experiment:
+            client.delete_registered_model_alias(name, alias)
 
 
 def _register(tracker: Tracker, seed: RecordedSeed, facts: Facts, aliases: Sequence[str]) -> None:

@@ -87,8 +87,9 @@ def combinations(spec: Spec, names: Sequence[str]) -> list[Spec]:
     for run in nested_fractions(len(constraints)):
         applied = [constraint for i, constraint in enumerate(constraints) if run >> i & 1]
         combined = _applied(bare, applied)
+        own = combined.applied().items() if combined else ()
         # Impossible, or another combination, which has its own run: one may need or exclude another.
-        if not combined or [c for c in constraints if c in combined.applied().items()] != applied:
+        if not combined or [constraint for constraint in constraints if constraint in own] != applied:
             continue
         key = combined.trained()
         rival = alike.setdefault(key, combined)

@@ -102,8 +102,8 @@ def _kept(below: Mapping[str, Any], above: Mapping[str, Any], section: str) -> D
     read_in = {"base": {"family"}, str(family_of(below)): {"code", "digest"}}
     gone = set().union(*(read_in.get(key, ()) for key in above))
     match above:
-        case {"args": {**named}}:  # an argument that has been given by its own name would win
-            gone |= {f"args.{name}" for name in named}
+        case {"args": {**arguments}}:  # one that has been given by its own name would win
+            gone |= {f"args.{name}" for name in arguments}
     return {key: value for key, value in below.items() if key not in gone}
 
 

@@ -170,7 +170,8 @@ def test_another_homes_experiment_stays_as_it_is(path, here, monkeypatch):
         records.update_study(asked.model_dump(mode="json", by_alias=True))
         records.claim(work_of(asked, 1))
         (key,) = records.list_configurations()
-        records.update_run(key, "1", "0a1b")  # an earlier version has shown it beside the other's
+        run = connect(Home("other")).search_runs(["1"])[0].info
+        records.update_run(key, run.experiment_id, run.run_id)  # an earlier version has shown it beside the other's
     before = facts(Home("other")), thetas("other")
     said = done("delete", "sweep", "--home", "runs", "--yes")
     where = f"{here / 'other/mlflow.db'}, another home's, "

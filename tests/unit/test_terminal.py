@@ -46,6 +46,7 @@ def surroundings(monkeypatch, tmp_path, terminal):
     """Set variables, and make the terminal or a file this process's output."""
 
     def enter(variables, is_terminal):
+        monkeypatch.delitem(sys.modules, "ipykernel", raising=False)  # of another test's: this is no kernel
         for name, value in (WITHOUT | variables).items():
             monkeypatch.delenv(name, raising=False) if value is None else monkeypatch.setenv(name, value)
         file = terminal[0] if is_terminal else (tmp_path / "out").open("w")
