@@ -264,7 +264,7 @@ def _rate(checkpoint: Checkpoint, home: Home) -> str:
         search, fresh = rates_of(row)
         said, (low, high) = f"{fresh.grokked:,} of {fresh.n:,} fresh seeds grok", fresh.interval
         chosen = f"; {search.grokked:,} of {search.n:,} in the search that chose it"
-    interval = f" (95 %: {percents((low, high))})" if low is not None else ""
+    interval = f" (95 %: {percents((low, high))})" if low is not None and high is not None else ""
     again = ""
     if row.get("recipe.again_at", 0) > 0:
         again = f"; a run draws up to {row['recipe.again_most'] + 1:.0f} initial vectors"
