@@ -119,27 +119,26 @@ class Pull:
         return (self.op("neg", product),)
 
     def abs(self) -> Slopes:
-        zero = self.op.zero
-        return (self.op("sub", self._of_larger(self.a, zero), self._of_larger(zero, self.a)),)
+        op, zero = self.op, self.op.zero
+        others = op("choose", op("greater", zero, self.a), op("neg", self.d), zero)
+        return (op("choose", op("greater", self.a, zero), self.d, others),)
 
     def max(self) -> Slopes:
-        return self._of_larger(self.a, self.b), self._of_larger(self.b, self.a)
+        # Of equal numbers the second has the slope, as in tape.h.
+        return self._of_choice(self.op("greater", self.a, self.b))
 
     def min(self) -> Slopes:
-        return self._of_larger(self.b, self.a), self._of_larger(self.a, self.b)
+        return self._of_choice(self.op("greater", self.b, self.a))
 
     def choose(self) -> Slopes:
-        op = self.op
-        return None, op("choose", self.a, self.d, op.zero), op("choose", self.a, op.zero, self.d)
+        return None, *self._of_choice(self.a)
 
     def _times(self, other: Value) -> Value:
         return self.op("mul", self.d, other)
 
-    def _of_larger(self, one: Value, two: Value) -> Value:
-        """Return the share of the first of two numbers in the slope of the larger: half where they are equal."""
+    def _of_choice(self, which: Value) -> Slopes:
         op = self.op
-        others = op("choose", op("greater", two, one), op.zero, self._times(op.half))
-        return op("choose", op("greater", one, two), self.d, others)
+        return op("choose", which, self.d, op.zero), op("choose", which, op.zero, self.d)
 
 
 class Op:

@@ -99,9 +99,9 @@ def test_every_optimiser_and_wrapper_has_the_cpus_bits(name):
     assert_trains_alike(bank, emulated(bank), (6,), (0, LATER))
 
 
-@pytest.mark.parametrize("name", ["arithmetic", "limits", "ties"])
+@pytest.mark.parametrize("name", ["arithmetic", "limits", "bends"])
 def test_a_gradient_of_operations_has_the_cpus_bits(name):
-    """At limits and ties too. Each of its operations is the CPU engine's."""
+    """At limits and bends too. Each of its operations is the CPU engine's."""
     tape = native.record(lambda g: [ENTRYWISE[name](g["a"], g["b"])], {"a": (8,), "b": (8,)}, native.constant_fold)
     draw = torch.Generator().manual_seed(5)
     given = torch.randint(-1, 2, (16,), generator=draw).float().numpy()

@@ -153,7 +153,7 @@ class Ties(Tokens):
 
     def rows(self, tokens):
         x = self.token(tokens)
-        return F.relu(x) + x.abs() + torch.maximum(x, 3 * x) + torch.minimum(x, 5 * x)
+        return F.relu(x) + x.abs()
 
 
 def test_slopes_at_ties_are_torchs():
@@ -322,6 +322,14 @@ class Clamps(Branches):
         return self.head(self.token(tokens).clamp(min=0))
 
 
+class Equals(Clamps):
+    """And here both have half of the slope."""
+
+    def forward(self, tokens):
+        x = self.token(tokens)
+        return self.head(torch.maximum(x, 3 * x))
+
+
 class Halves(Branches):
     def forward(self, tokens):
         return self.head(self.token(tokens).half().float())
@@ -360,6 +368,7 @@ class Pads(Branches):
         (Straight, "the engine has other gradients"),
         (Stops, "the engine has other gradients"),
         (Clamps, "the engine has other gradients"),
+        (Equals, "the engine has other gradients"),
         (Halves, "torch.float16 is not supported by the engine"),
         (Doubles, "torch.float64 is not supported by the engine"),
         (Asks, "torch: TypeError: of plain tensors alone"),

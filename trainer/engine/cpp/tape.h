@@ -23,13 +23,9 @@ struct Tape {
     int registers() const { return inputs + constants + operations; }
 };
 
-// Of the slope d of the larger of a and b the share of a: half where they are equal, as in torch.
-template <int L> INLINE Floats<L> of_larger(Floats<L> a, Floats<L> b, Floats<L> d) {
-    return select<L>(a > b, d, select<L>(b > a, all<L>(0.0f), d * all<L>(0.5f)));
-}
-
 // The slope d of a result y, added to those of what its operation reads: a, b, c in registers ia, ib, ic. `no` is 0. No
 // gradient passes through operations that are not here.
+// Of equal numbers the second has the slope of the larger: torch halves it, but families were trained so.
 #define EACH_PULL(_) \
     _(ADD, s[ia] += d; s[ib] += d) \
     _(SUB, s[ia] += d; s[ib] += -d) \
@@ -41,9 +37,9 @@ template <int L> INLINE Floats<L> of_larger(Floats<L> a, Floats<L> b, Floats<L> 
     _(LOG, s[ia] += d / a) \
     _(SIN, s[ia] += d * sine<L>(a, 1)) \
     _(COS, s[ia] += -(d * sine<L>(a, 0))) \
-    _(ABS, s[ia] += of_larger<L>(a, no, d) - of_larger<L>(no, a, d)) \
-    _(MAX, s[ia] += of_larger<L>(a, b, d); s[ib] += of_larger<L>(b, a, d)) \
-    _(MIN, s[ia] += of_larger<L>(b, a, d); s[ib] += of_larger<L>(a, b, d)) \
+    _(ABS, s[ia] += select<L>(a > no, d, select<L>(no > a, -d, no))) \
+    _(MAX, Ints<L> m = a > b; s[ia] += select<L>(m, d, no); s[ib] += select<L>(m, no, d)) \
+    _(MIN, Ints<L> m = b > a; s[ia] += select<L>(m, d, no); s[ib] += select<L>(m, no, d)) \
     _(CHOOSE, Ints<L> m = a != no; s[ib] += select<L>(m, d, no); s[ic] += select<L>(m, no, d))
 
 template <int L> struct Registers {
