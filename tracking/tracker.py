@@ -166,10 +166,9 @@ class Tracker:
         return run
 
     def run_of(self, configuration: Configuration) -> ShownRun:
-        """Return a configuration's run, created with all that never changes if there is none."""
-        run = self.find(KEY_TAG, configuration.key)
-        if run is None:
-            run = self.open_run(self.study.kind.name_of(configuration), KEY_TAG, configuration.key)
+        """Return a configuration's run with all that never changes, created if there is none."""
+        run = self.open_run(self.study.kind.name_of(configuration), KEY_TAG, configuration.key)
+        if not run.params:  # new, or what described it failed
             self.describe(run, configuration)
         check_place(self.unfenced, self.home, run)
         return run

@@ -15,6 +15,7 @@ from tests.leases import leave_dead
 from tests.reference import runs_of
 from tracking.projection import summary_of
 from tracking.store import KEY_TAG, OUTCOME_TAG, SEED_TAG, SHOWN_TAG, STUDY_TAG, connect
+from tracking.tracker import Tracker
 
 WRITING = ("create_experiment", "create_run", "log_batch", "log_artifacts", "log_artifact", "log_dict",
            "log_metric", "log_text", "set_tag", "set_experiment_tag", "set_terminated",
@@ -127,3 +128,18 @@ def test_whatever_call_was_its_last(late, every, tmp_path):
         drive(home, STUDY, GROKKED)
         assert facts(home) == was, home.path.name
         assert thetas(home.path) == wanted
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_configuration_whose_description_fails_once_is_described(tmp_path, monkeypatch):
+    describe, failures = Tracker.describe, iter([OSError("no space")])
+
+    def fail_once(*given):
+        for failure in failures:
+            raise failure
+        describe(*given)
+
+    monkeypatch.setattr(Tracker, "describe", fail_once)
+    home = empty_home(tmp_path / "home")
+    drive(home, STUDY, GROKKED)
+    assert facts(home)[0]["57p"][2]["preset"] == "57p"
