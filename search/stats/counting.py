@@ -371,11 +371,11 @@ def describe_rules(kind: type[Rule], asked: Sequence[Rule], configurations: Iter
 def percent(share: float, digits: int = 1) -> str:
     """Return a share in per cent: with more digits where it would read 0 or 100, and is neither.
 
-    >>> percent(0.25), percent(2_499 / 2_500), percent(1 / 256, 0)
-    ('25.0%', '99.96%', '0.4%')
+    >>> percent(0.25), percent(2_499 / 2_500), percent(1 / 256, 0), percent(1 - 1e-16)
+    ('25.0%', '99.96%', '0.4%', '100.0%')
     """
     text = f"{share:.{digits}%}"
-    is_rounded = float(text[:-1]) in (0, 100) and share not in (0, 1)
+    is_rounded = float(text[:-1]) in (0, 100) and 1e-9 < share < 1 - 1e-9  # a computed end may be nearly one
     return percent(share, digits + 1) if is_rounded else text
 
 
