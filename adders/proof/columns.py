@@ -142,10 +142,10 @@ def in_portions(cases: Cases) -> list[Cases]:
     return [cases[i : i + AT_ONCE] for i in range(0, len(cases), AT_ONCE)]
 
 
-def first_cases(k: int, token: int, digits: int | None = None, asked: Asked = TEN) -> Cases:
+def first_cases(k: int, token: int, digits: int, asked: Asked = TEN) -> Cases:
     """Return the coarsest cases of digit k, asked for at `token`: one per answer and carry, without empty ones.
 
-    digits: columns that are not always 0 and 0; None: all. Each pair is in one case of one token of each digit.
+    digits: number of columns that may be other than 0 and 0. Each pair is in one case of one token of each digit.
     """
     base, columns = asked.base, asked.columns
     of = states_in(base)

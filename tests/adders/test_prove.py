@@ -286,7 +286,7 @@ def test_no_case_is_left_out_where_sums_are_no_numbers():
     (query,) = Attention(net, ANY).ask(0)
     query.heads[0].value[0, 0] = np.nan
     with pytest.raises(Lost, match="no number"):
-        Sums(net, query, 0).highest(np.ones(1), first_cases(0, 0))
+        Sums(net, query, 0).highest(np.ones(1), first_cases(0, 0, net.asked.columns))
 
 
 def test_what_a_chain_of_maps_loses_covers_any_input_of_a_size():
