@@ -26,14 +26,10 @@ def assert_same_bits(spec, seeds, steps, folder, optimise, ties=None, factor=1.0
 
 
 @pytest.mark.usefixtures("few_selection_problems")
-def test_neon_has_the_same_bits(tmp_path):
-    assert_same_bits(SPEC, (777, 1), 40, tmp_path, "-O1", ties=TIES, batch=40, ramp=10)
-
-
-@pytest.mark.usefixtures("few_selection_problems")
-def test_a_seed_that_diverges_does_so_there_too(tmp_path):
-    """To the bits of what is no number any more."""
-    assert_same_bits(SPEC, (777, 1), 40, tmp_path, "-O1", factor=1e30, batch=40)
+@pytest.mark.parametrize("how", [{"ties": TIES, "ramp": 10}, {"factor": 1e30}], ids=["ties", "a seed that diverges"])
+def test_neon_has_the_same_bits(how, tmp_path):
+    """To those of what is no number any more."""
+    assert_same_bits(SPEC, (777, 1), 40, tmp_path, "-O1", batch=40, **how)
 
 
 @pytest.mark.full

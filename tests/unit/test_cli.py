@@ -28,7 +28,7 @@ from search.errors import Failure, UserError
 from search.run.snapshot import Snapshot
 from search.store import database
 from search.store.progress_file import write_progress
-from tests import ROOT
+from tests import PLUGINS, ROOT
 from tests.bad_studies import GOOD
 from tests.commands import call, done, fails, fails_with_one, own_environment
 from tests.homes import Recorder, empty_home, records_of, study_of, two_studies
@@ -114,25 +114,23 @@ print(json.dumps(said))
 """
 
 
-@pytest.mark.parametrize(
-    ("packages", "added"),
-    [
-        (["lab"], ["claims", "thresholds", "forge"]),
-        (["reports", "tracking"], ["table x", "report x", "ui", "sync"]),
-        (["adders", "compress", "own_modules", "lab"], ["prove x", "import x -o y", "compress x -o y", "explain x"]),
-    ],
-)
-def test_commands_need_no_plug_in(packages, added, here):
+THEIRS = [
+    "claims", "thresholds", "forge", "table x", "report x", "ui", "sync", "prove x", "explain x", "import x -o y",
+    "compress x -o y",
+]  # fmt: skip
+
+
+def test_commands_need_no_plug_in(here):
     """No module of the core imports one either: tests/test_imports.py."""
     ours = ["--help", "studies", "models", "keys", "status --home nowhere"]
     result = subprocess.run(
-        [sys.executable, "-c", WITHOUT, json.dumps(ours + added), *packages],
+        [sys.executable, "-c", WITHOUT, json.dumps(ours + THEIRS), *PLUGINS, "lab"],
         cwd=here, env=own_environment(), capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
     said = json.loads(result.stdout.splitlines()[-1])
     assert all(said[words][0] == 0 for words in ours), said
-    for words in added:
+    for words in THEIRS:
         code, text = said[words]
         assert code != 0 and "Traceback" not in text and words.split()[0] in text
 
@@ -183,12 +181,6 @@ def test_a_machine_without_a_compiler_is_told_so(monkeypatch):
     Path("some.yaml").write_text(GOOD)
     lacks = "without a C++ compiler (no-such-compiler) training is a hundred times slower"
     assert done("run", "some.yaml", "--dry-run").splitlines()[-1].startswith(lacks)
-
-
-def test_a_dry_run_of_a_fresh_start_says_its_new_name():
-    assert call("run", "smoke", "--dry-run", "--fresh").stdout.startswith("smoke-2: ")
-    records_of(empty_home("adder-runs"), "smoke-2").lease.acquire()
-    assert call("run", "smoke", "--dry-run", "--fresh").stdout.startswith("smoke-3: ")
 
 
 def test_an_option_before_the_command_belongs_behind_it():
