@@ -76,14 +76,12 @@ def test_a_study_that_is_a_path_is_refused(command):
     assert EVIL in fails_with_one(2, command, EVIL, "--home", "home")
 
 
-@pytest.mark.parametrize("name", [EVIL, "<script>", "\x1b[31m"])
-def test_an_experiment_that_is_no_study_is_not_listed(name, home, capsys):
+def test_an_experiment_that_is_no_study_is_not_listed(home, capsys):
     """Any program can make one in MLflow's store, by any name."""
     client = connect(home, f"sqlite:///{home.mlflow_db}", creates=True)
-    for each in (name, "honest"):
-        client.create_experiment(each, tags={STUDY_TAG: each})
+    for name in (EVIL, "<script>", "\x1b[31m", "honest"):
+        client.create_experiment(name, tags={STUDY_TAG: name})
     client.create_experiment("a colleague's")
-    client.create_experiment("theirs")
     ui.show_studies(client, "http://127.0.0.1:5000/")
     assert [line.strip() for line in capsys.readouterr().out.splitlines() if "http" not in line] == ["honest"]
 

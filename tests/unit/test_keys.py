@@ -1,38 +1,16 @@
-"""`adder-search keys` lists what a study file may say, and nothing else."""
+"""`adder-search keys`: defaults, sections, names that are near. All that it lists: tests/golden/data/listings.json."""
 
 import json
 
 import pytest
-import yaml
 
-from search.study.file import every_key, parse_study, shipped_studies
+from search.study.file import every_key, parse_study
 from tests.commands import call, done, fails
 
 LISTED = {k.path: k for k in every_key()}
 OFF = {p for p in LISTED if p.partition(".")[0] in ("allocation", "confirm", "space", "start", "compress", "seeds")}
 """Keys of sections that are on once one of them is given."""
 SMALL = {"name": "x", "model": "57p", "seeds": [1]}
-
-
-def leaves(value, path=""):
-    """The key paths of a file's leaves, as the list writes them."""
-    if path in ("model", "task") or path.endswith((".model", ".recipe", ".when", ".keep", ".stages")):
-        yield path  # what is in there are fields and their values
-    elif isinstance(value, dict):
-        for name, inner in value.items():
-            name = {"space": "FIELD", "scales": "PRESET", "scales.PRESET.bases": "NAME"}.get(path, name)
-            yield from leaves(inner, f"{path}.{name}".lstrip("."))
-    elif isinstance(value, list) and value and isinstance(value[0], dict):
-        for inner in value:
-            yield from leaves(inner, f"{path}.N")
-    else:
-        yield path
-
-
-@pytest.mark.parametrize("name", sorted(shipped_studies()))
-def test_every_key_of_the_studies_that_come_along_is_listed(name):
-    used = set(leaves(yaml.safe_load(shipped_studies()[name])))
-    assert used and used <= LISTED.keys()
 
 
 @pytest.mark.parametrize("path", [p for p, k in LISTED.items() if k.default is not None and p not in OFF])

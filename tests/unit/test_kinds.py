@@ -10,7 +10,7 @@ from search import plugins
 from search.errors import UserError
 from search.study import file
 from search.study.file import every_key, parse_study
-from search.study.kind import Kind, kinds
+from search.study.kind import Kind
 from search.study.schema import Study
 from search.study.space import Strict, error_at
 from search.study.spelling import recipe_of, validated_pair
@@ -152,9 +152,3 @@ def test_a_kind_that_proposes_is_told_of_each_step_before_the_next():
         summary = done("run", "w.yaml")
     assert "walked 3 steps\n" in summary and " of 6 " not in summary, "their rates are not compared"
     assert "57p" in done("status", "w")
-
-
-def test_a_stranger_could_have_written_ours():
-    assert {kind.__module__.split(".")[1] for kind in kinds()} <= {"kinds", "proposer"}
-    names = [kind.asked_by[0] for kind in kinds()]
-    assert names[-4:] == ["configurations", "scales", "combine", "space"] and len(set(names)) == len(names)

@@ -42,30 +42,24 @@ def scripted(exact, token=0.9, loss=1.0, pairs=None, slots=1, **recipe):
     return bank, thetas
 
 
-def test_grokking_is_the_first_perfect_evaluation_and_holding_frees_the_slot():
-    bank, thetas = scripted([0.0, 0.5, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0])
-    result = bank.result(0)
-    assert (result.outcome, result.grok_step, result.held) == (Outcome.GROKKED, 15, True)
-    assert result.steps == 30 == bank.seed_steps, "15 steps to grok and 15 to hold"
-    assert len(thetas) == 6 and bank.pair_S.tolist() == [-1]
-
-
 @pytest.mark.parametrize(
     ("exact", "loss", "expected"),
     [
+        ([0.0, 0.5, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0], 1.0, (Outcome.GROKKED, 15, True, 30)),
         ([0.0, 1.0, 1.0, 0.9998, 1.0, 1.0, 1.0, 0.5, 1.0, 1.0, 1.0, 1.0], 1.0, (Outcome.GROKKED, 10, True, 60)),
         ([0.0, 1.0] + [0.9] * 10, 1.0, (Outcome.GROKKED, 10, False, 60)),
         ([0.0, 1.0, 0.0], [1.0, 0.1, torch.nan], (Outcome.GROKKED, 10, False, 15)),
         ([0.0, 0.0, 0.0], [1.0, torch.inf, 1.0], (Outcome.DIVERGED, None, False, 10)),
     ],
-    ids=["a dip", "not held", "diverged after grokking", "diverged"],
+    ids=["held", "a dip", "not held", "diverged after grokking", "diverged"],
 )
-def test_perfect_once_has_grokked_and_perfect_for_long_has_held(exact, loss, expected):
+def test_perfect_once_has_grokked_and_perfect_for_long_has_held_and_frees_the_slot(exact, loss, expected):
     """A dip restarts holding, but not the grok step; what follows, divergence too, is told by `held`."""
     bank, thetas = scripted(exact, loss=loss)
     result = bank.result(0)
     assert (result.outcome, result.grok_step, result.held, result.steps) == expected
-    assert torch.equal(result.theta_P, thetas[1 if result.grok_step else 0][0]) and result.best_exact == max(exact)
+    assert torch.equal(result.theta_P, thetas[exact.index(max(exact))][0]) and result.best_exact == max(exact)
+    assert bank.seed_steps == result.steps and bank.pair_S.tolist() == [-1]
 
 
 def test_the_best_theta_is_the_most_exact_and_then_the_one_of_least_loss():
