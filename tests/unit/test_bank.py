@@ -70,18 +70,6 @@ def test_pairs_that_are_added_when_all_have_ended_begin_at_once(expected):
     assert_all_same(results(finish(bank)), expected)
 
 
-def test_pairs_are_ended_where_they_are(expected):
-    """One in its slot, one in the queue, one that had ended: that one stays as it is."""
-    bank = make([*FIRST, *MORE], 2)
-    bank.advance()
-    bank.end([0, 1, 3])
-    assert outcomes(bank) == ["censored", "failed", "running", "censored", "running"]
-    finish(bank)
-    assert [bank.result(n).steps // EVERY for n in range(5)] == [1, 1, 2, 0, 1]
-    for n in (1, 2, 4):
-        assert_same(bank.result(n), expected[bank.pairs[n]])
-
-
 def test_pairs_that_have_ended_are_removed_and_the_others_go_on(expected):
     """Those that stay are in the slots, and wait where they were saved; the ones between them go."""
     gone, later = [pair(s, steps=EVERY) for s in (20, 21)], MORE[:2]
