@@ -90,7 +90,8 @@ def test_saved_anywhere_it_goes_on_to_the_same_bits(alone, calls):
     assert [facts(result) for result in finished(other)] == [alone[4], alone[5], alone[3]]
 
 
-def test_what_is_damaged_or_anothers_is_not_used():
+def test_what_is_damaged_or_anothers_is_not_used_but_an_earlier_versions_is(monkeypatch):
+    """A later version's recipes have more fields."""
     bank = RoadBank(END, pairs(3, 4))
     bank.advance()
     own, others = bank.save_all([0, 1])
@@ -100,16 +101,8 @@ def test_what_is_damaged_or_anothers_is_not_used():
     assert not bank.restore(0, b"")
     assert not RoadBank(END, pairs(3, recipe=slower)).restore(0, own)
     assert bank.restore(0, own)
-
-
-def test_a_recipe_of_a_version_with_more_fields_goes_on(monkeypatch):
-    bank = RoadBank(END, pairs(3))
-    bank.advance()
-    as_dict = Recipe.as_dict
-    monkeypatch.setattr(Recipe, "as_dict", lambda self: as_dict(self) | {"newer": 0})
-    assert bank.restore(0, bank.save(0))
-    monkeypatch.setattr(Recipe, "as_dict", as_dict)
-    assert bank.restore(0, bank.save(0))
+    monkeypatch.setattr(Recipe, "as_dict", lambda self, whole=Recipe.as_dict: whole(self) | {"newer": 0})
+    assert bank.restore(0, own)
 
 
 def of_stages(*stages, **fields):
@@ -156,8 +149,6 @@ def test_ended_from_outside_it_keeps_its_steps():
         ([{**WIDE, "recipe": SHORT}], r"stages\[0\]: a ramp needs something to narrow to"),
         ([WIDE, {**TWO, "recipe": {}}], r"stages\[1\]: a net is narrowed by a ramp"),
         ([WIDE, {**TWO, "recipe": {**SHORT, "eval_every": 50}}], r"one eval_every, got \[50, 100\]"),
-        ([{**WIDE, "recipe": {"eval_every": 50}}], r"one eval_every, got \[50, 100\]"),
-        ([WIDE, {**TWO, "keep": {"heads": 2}}], "split_subspace with these constraints has units, and no 'heads'"),
         ([{**WIDE, "model": {"preset": "36p", "ffn": 4}}, TWO], r"stages\[1\]: rope .* has heads, and no 'units'"),
         ([WIDE, {**TWO, "keep": {"units": 4}}], "of 4 units a stage keeps fewer"),
         ([WIDE, {**TWO, "keep": 2}], "keep must say what and how many"),
@@ -166,7 +157,6 @@ def test_ended_from_outside_it_keeps_its_steps():
         ([TWO], "the first stage trains its model as it is"),
         ([{"name": "wide"}], r"stages\[0\].model: the first stage says its model"),
         ([WIDE, {**TIED, "model": "62p"}], r"stages\[1\]: a split_subspace does not become a rope"),
-        ([WIDE, {**TIED, "model": "57p subtraction"}], "asked addition does not become one of subtraction"),
         ([WIDE, {**TWO, "name": "wide"}], "names of their own"),
         ([WIDE, {**TWO, "recipe": {"lr": -1}}], r"stages\[1\]: lr must be"),
         ([WIDE, {**TWO, "recipe": {"stepz": 1}}], r"^stages\[1\].recipe.stepz: unknown field; did you mean steps\?$"),
@@ -174,26 +164,21 @@ def test_ended_from_outside_it_keeps_its_steps():
         ([{**WIDE, "tires": 2}], "unknown 'tires'; did you mean tries"),
         ([{**WIDE, "tries": 0}], "tries must be from 1 to 100"),
         (["wide"], "must be a mapping with a name"),
-        ([{**WIDE, "into": "57p"}], "the first stage trains its model as it is"),
         ([{**WIDE, "name": "a\nb"}], "name must be a line"),
         ([{**WIDE, "name": "n" * 65}], "name must be a line"),
         ([{**WIDE, "model": {"preset": 67}}], "preset must be a name"),
         ([MINUS, TWO, TIED], "asked subtraction does not become one of addition"),
         ([{**WIDE, "recipe": {"steps": 6_000}}, TWO, TIED], "steps must be at least those of any stage"),
         ([{**WIDE, "model": {"preset": "67p", "hidden": 12}}, {**TIED, "into": "67p"}], "too many orders"),
+        ([WIDE, TWO], "must lead to the model"),
+        ([{**WIDE, "longer_tries": 2}], "has one way"),
+        ([{**WIDE, "recipe": {"teacher": date(2026, 1, 1)}}], "must be plain values"),
+        ([{**WIDE, "enough": float("nan")}], "enough must be from 0 to 1"),
     ],
 )
 def test_stages_that_do_not_follow_one_another(stages, words):
     with pytest.raises(ValueError, match=words):
         pairs(3, recipe=of_stages(*stages))[0].check(END)
-
-
-def test_stages_lead_to_the_model():
-    short, whole = (pairs(3, recipe=of_stages(WIDE, TWO, *more))[0] for more in ((), (TIED,)))
-    with pytest.raises(ValueError, match="must lead to the model"):
-        short.check(END)
-    short.check(preset("67p"))
-    whole.check(END)
 
 
 def test_a_ramp_of_the_recipe_is_one_of_its_stages():
@@ -234,20 +219,6 @@ def with_early_grok(end):
         return end(traveller, place, replace(result, outcome=Outcome.GROKKED, grok_step=result.steps - 100))
 
     return ended
-
-
-@pytest.mark.parametrize(
-    "row, words",
-    [
-        ({**WIDE, "tries": 2}, "has one way"),
-        ({**WIDE, "longer_tries": 2}, "has one way"),
-        ({**WIDE, "recipe": {"teacher": date(2026, 1, 1)}}, "must be plain values"),
-        ({**WIDE, "enough": float("nan")}, "enough must be from 0 to 1"),
-    ],
-)
-def test_a_row_that_says_nothing_or_is_not_plain(row, words):
-    with pytest.raises(ValueError, match=words):
-        of_stages(row, TWO, TIED)
 
 
 def test_by_torch_a_state_is_of_its_number_of_slots():
