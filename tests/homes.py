@@ -273,6 +273,14 @@ def records_of(home, study="sweep"):
     return StudyRecords(Ledger(home if isinstance(home, Home) else Home(home)), study)
 
 
+def begin_study(folder, study):
+    """Record a study in a home as a driver does that begins it, and train nothing of it. Returns its records."""
+    records = records_of(empty_home(folder), study.name)
+    with records.lease:
+        records.update_study(study.model_dump(mode="json", by_alias=True))
+    return records
+
+
 @contextmanager
 def driver_of(home, study):
     """A study's driver that has its lease, and a mirror that shows nothing."""

@@ -6,22 +6,24 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-import search
 from model import preset
 from model.tasks import make_task
 from model.tied import constrained, tie
 from search.cli import main
 from search.errors import UserError
+from search.kinds.proposals import Proposals
 from search.run.source import given_study, read_study
 from search.store.home import Home
 from search.study.file import Reader, parse_study
 from search.study.space import points
 from search.study.written import Changes
-from tests import by_tier, needs_plugins
+from tests import needs_plugins
 from tests.commands import refusal
+from tests.homes import begin_study
+from tests.searches import Memory, asked
 from trainer.recipe.stages import road_of
 
-pytestmark = pytest.mark.usefixtures("here", "quick")
+pytestmark = pytest.mark.usefixtures("here")
 SHORT = {"name": "short", "model": "57p", "recipe": {"steps": 40, "eval_every": 20}, "seeds": [1, 2]}
 LISTED = {
     "name": "listed", "seeds": [1],
@@ -151,8 +153,8 @@ class TestExtends:
         assert (study.base_recipe.lr, study.base_recipe.warmup, study.base_recipe.steps) == (0.5, 7, 40)
         assert line == "c.yaml: extends b; recipe.warmup: 7", "what it changes itself, not what the other one does"
 
-    def test_a_study_recorded_here_is_extended(self, trained):
-        search.run(SHORT, "home")
+    def test_a_study_recorded_here_is_extended(self):
+        begin_study("home", parsed(SHORT))
         study, _ = read(write("s.yaml", name="more", extends="short", recipe={"lr": 0.5}))
         assert study.base_recipe.steps == 40 and study.base_recipe.lr == 0.5
 
@@ -194,10 +196,11 @@ class TestExtends:
         assert "\x1b" not in refusal(UserError, read, file)
 
     @needs_plugins
-    def test_code_of_a_recorded_module_keeps_its_dollars(self, trained):
+    def test_code_of_a_recorded_module_keeps_its_dollars(self):
         net = "from torch import nn\nSAYS = '${NAME}'\nclass Net(nn.Module):\n" + BODY
         Path("net.py").write_text(net)
-        search.run(SHORT | {"model": {"module": "net.py:Net"}, "task": {"name": "modular", "modulus": 5}}, "home")
+        task = {"name": "modular", "modulus": 5}
+        begin_study("home", parsed(SHORT | {"model": {"module": "net.py:Net"}, "task": task}))
         study, _ = read("short", sets=["recipe.lr=0.5"])
         assert study.base_recipe.lr == 0.5 and study.base_spec.code == net
         assert read("short")[0].base_spec.code == net
@@ -205,7 +208,6 @@ class TestExtends:
         assert more.base_spec.code == net
 
     @needs_plugins
-    @pytest.mark.usefixtures("trained")
     def test_code_is_that_of_the_file_that_is_named_last(self):
         for file in ("v1.py", "v2.py"):
             Path(file).write_text(f"from torch import nn\n# {file}\nclass Net(nn.Module):\n{BODY}")
@@ -214,7 +216,7 @@ class TestExtends:
         write("a.yaml", **SHORT | {"model": first, "task": task})
         write("b.yaml", name="b", extends="a.yaml", model=second)
         recorded = read("a.yaml")[0]
-        search.run(recorded, "home")
+        begin_study("home", recorded)
         found = [
             read("b.yaml")[0],
             read(write("c.yaml", name="c", extends="b.yaml"))[0],
@@ -313,17 +315,15 @@ class TestSpace:
         assert len(proposals) == 2 * 3 + 2
         assert all(("recipe.lr" in numbers) == numbers["model.tie_vo"] for numbers in proposals)
 
-    @pytest.mark.parametrize("sampler", by_tier(["grid", "tpe", "nsga2", "qmc", "random"], ["grid", "tpe"]))
-    def test_every_sampler_proposes_and_goes_on(self, sampler, tmp_path, trained):
-        count = {} if sampler == "grid" else {"configurations": 6}
-        study = study_of({"name": sampler, **count})
-        done = search.run(study, tmp_path)
-        more = done if sampler == "grid" else search.run(study_of({"name": sampler, "configurations": 9}), tmp_path)
-        default = parsed(SEARCH).base_recipe.lr
-        rows = more.configurations.to_dict("records")
-        assert len(rows) == 8 if sampler == "grid" else len(done.configurations) <= len(rows) <= 9
-        for row in rows:
-            assert (row["recipe.lr"] in (0.001, 0.01, 0.1)) if row["model.tie_vo"] else row["recipe.lr"] == default
+    @pytest.mark.parametrize("sampler", ["grid", "tpe", "nsga2", "qmc", "random"])
+    def test_every_sampler_proposes_and_goes_on(self, sampler):
+        counts, ledger = (None, None) if sampler == "grid" else (6, 9), Memory()
+        first, more = (parsed(study_of({"name": sampler, "configurations": count})) for count in counts)
+        found = asked(Proposals(first, ledger), 6) + asked(Proposals(more, ledger))
+        assert len(found) == more.planned == {"grid": 8}.get(sampler, 9)
+        assert sampler != "grid" or len(set(found)) == 8
+        default = more.base_recipe.lr
+        assert all(c.recipe.lr in ((0.001, 0.01, 0.1) if c.spec.tie_vo else (default,)) for c in found)
 
     @pytest.mark.parametrize(
         ("field", "said"),
