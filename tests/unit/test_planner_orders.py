@@ -15,6 +15,7 @@ from search.run.packing import Capacity
 from search.run.planner import Planner
 from search.stats.record import ENOUGH
 from search.study.file import parse_study
+from tests import by_tier
 from tests.planners import Given, row_of
 from tests.searches import reported
 from trainer import Outcome
@@ -199,7 +200,7 @@ class Run:
         return {key for (key, *_), row in self.rows.items() if row["confirmation"]}
 
 
-@pytest.mark.parametrize("number", range(120, 160))
+@pytest.mark.parametrize("number", by_tier(range(120, 160), range(120, 140)))
 def test_whatever_the_order_each_seed_is_trained_once_and_none_is_forgotten(number, home):
     draw = random.Random(number)
     run = Run(home, draw, text_of(draw), fails=draw.choice([0.0, 0.3, 1.0]))
@@ -210,7 +211,7 @@ def test_whatever_the_order_each_seed_is_trained_once_and_none_is_forgotten(numb
         assert run.planner.is_done and not run.planner.take("a"), "a finished study is done"
 
 
-@pytest.mark.parametrize("number", range(40))
+@pytest.mark.parametrize("number", by_tier(range(40), range(20)))
 def test_a_driver_that_dies_anywhere_changes_nothing_of_what_is_chosen(number, home):
     draw = random.Random(1_000 + number)
     run = Run(home, draw, text_of(draw))

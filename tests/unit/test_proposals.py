@@ -16,7 +16,7 @@ from search.study.file import parse_study
 from search.study.space import Distribution
 from tests.bad_studies import GOOD
 from tests.commands import call, done, fails_with_one
-from tests.homes import drive, empty_home, quickly, records_of, study_of
+from tests.homes import begin_study, drive, empty_home, quickly, records_of, study_of
 from tests.searches import (
     IMPOSSIBLE,
     LINE,
@@ -67,17 +67,16 @@ def test_every_sampler_knows_lists_and_lengths(name):
     [SPACE, LINE, IMPOSSIBLE, NESTED, TASKS],
     ids=["conditions", "line", "impossible", "nested conditions", "a condition on the task"],
 )
-@pytest.mark.parametrize("name", ["tpe", "random"])
-def test_what_is_made_of_the_ledger_is_what_was_there(name, space):
+def test_what_is_made_of_the_ledger_is_what_was_there(space):
     ledger, training, ended = Memory(), [], set()
-    first = proposals_of(ledger, name, space=space)
+    first = proposals_of(ledger, space=space)
     while (configuration := first.ask()) is not None:
         training.append(configuration)
         for early in {configuration} & ended or training[1 : len(training) - 3]:
             training.remove(early)
             ended.add(early)
             train(first, early, row(Outcome.GROKKED, 1.0, round(100 * early.recipe.lr)))
-    again = proposals_of(ledger, name, space=space)
+    again = proposals_of(ledger, space=space)
     assert facts_of(again) == facts_of(first) and again.exhausted
     assert [p["number"] for p in ledger.proposed] == [t.number for t in first.trials()] == list(range(24))
     assert TrialState.RUNNING in states(again) and (TrialState.FAIL in states(again)) == (space == IMPOSSIBLE)
@@ -185,7 +184,7 @@ def test_a_search_is_written_as_a_study_of_optunas(here):
     )  # fmt: skip
     with quickly():
         drive(home := empty_home(here / "adder-runs"), study, grokked=(2,))
-        drive(home, study_of(name="list", seeds={"first": 1, "count": 1}))
+    begin_study(home.path, study_of(name="list"))
     said = call("records", "fade", "-o", "fade.db")
     assert said.exit_code == 0 and said.stdout == "fade.db: 3 trials; optuna-dashboard sqlite:///fade.db\n", said
     copy = optuna.load_study(study_name="fade", storage="sqlite:///fade.db")
