@@ -19,7 +19,6 @@ from search.errors import UserError
 from search.store.home import Home, home_flag, sqlite_url, typed
 from search.store.ledger import Ledger
 from search.study.file import parse_study
-from tests import needs_plugins
 from tests.bad_studies import GOOD
 from tests.commands import call, done, fails_with_one
 from tests.homes import empty_home
@@ -64,9 +63,9 @@ def test_every_path_of_every_command_has_the_one_type():
 
 
 def test_no_time_is_without_an_end():
-    for words in ("run smoke", "resume smoke"):
-        for number in ("nan", "inf", "-inf", "1e400", "0", "-1", "x"):
-            said = call(*words.split(), "--max-hours", number)
+    for command in ("run", "resume"):
+        for number in ("inf", "0", "-1"):
+            said = call(command, "smoke", "--max-hours", number)
             assert said.exit_code == 2 and "Invalid value for '--max-hours'" in said.stderr and names() == ["me"]
 
 
@@ -74,18 +73,15 @@ def test_no_number_of_any_command_is_infinite():
     kinds = [p.type for _, p in parameters() if isinstance(p.type, click.types.FloatParamType)]
     assert kinds
     for kind in kinds:
-        for number in ("nan", "inf"):
+        for number in ("nan", "inf", "-inf", "1e400"):
             with pytest.raises(click.BadParameter):
                 kind.convert(number, None, None)
 
 
-@needs_plugins
 def test_a_tilde_is_the_users_home_folder_wherever_it_is_given(user, monkeypatch):
     Checkpoint(PRESETS["57p"], PRESETS["57p"].initial(3)).save(user / "c")
     (user / "s.yaml").write_text(GOOD)
     assert str(user / "r") in done("run", "~/s.yaml", "--dry-run", "--home=~/r")
-    done("fold", "~/c", "-o", "~/x", "--pairs", "0")
-    assert done("models", "~/c", "--json")
     monkeypatch.setenv("ADDER_SEARCH_HOME", "~/e")
     assert Home().path == user / "e" and Home("~/f").path == user / "f"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///~/m.db")
@@ -97,7 +93,6 @@ def test_a_tilde_is_the_users_home_folder_wherever_it_is_given(user, monkeypatch
     assert cache_folder() == user / "h"
     study = parse_study("name: x\nseeds: [1]\nmodel: {checkpoint: ~/c}", "x")
     assert study.base_spec == PRESETS["57p"]
-    Path(user / "t.json").write_text("[]")
     for text in ("model: {base: 57p, ties: ~/none}", "model: 57p\nrecipe: {teacher: ~/none}"):
         with pytest.raises(UserError, match=f"{user}/none: no such"):
             parse_study(f"name: x\nseeds: [1]\n{text}", "x")

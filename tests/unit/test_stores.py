@@ -52,26 +52,24 @@ ME = "Basic " + base64.b64encode(f"me:{SECRET}".encode()).decode()
 
 
 @pytest.mark.parametrize(
-    "words", [("run", "smoke"), pytest.param(("register", "c"), marks=needs_plugins)], ids=["run", "register"]
+    ("words", "proxies"),
+    [
+        (("run", "smoke"), {}),
+        (("run", "smoke"), {"no_proxy": "another"}),
+        (("run", "smoke"), {"http_proxy": "http://proxy:1", "no_proxy": "127.0.0.1"}),
+        pytest.param(("register", "c"), {}, marks=needs_plugins),
+    ],
 )
-def test_a_server_that_is_not_there_is_said_at_once(words, monkeypatch):
+def test_a_server_that_is_not_there_is_said_at_once(words, proxies, monkeypatch):
+    """Also one that no proxy is asked for."""
     uri = f"http://127.0.0.1:{free_port()}"
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    for name, value in {"MLFLOW_TRACKING_URI": uri, **proxies}.items():
+        monkeypatch.setenv(name, value)
     Checkpoint(PRESETS["57p"], PRESETS["57p"].initial(1)).save(Path("c"))
     start = time.monotonic()
     assert fails_with_one(1, *words) == f"MLflow store {uri}: is away (Connection refused)"
     assert time.monotonic() - start < 5 and not Path("adder-runs/mlflow.db").exists()
     assert "nothing has run yet" in call("status").stdout
-
-
-@pytest.mark.parametrize(
-    "proxies", [{"no_proxy": "another"}, {"http_proxy": "http://proxy:1", "no_proxy": "127.0.0.1"}], ids=str
-)
-def test_so_is_one_that_no_proxy_is_asked_for(proxies, monkeypatch):
-    uri = f"http://127.0.0.1:{free_port()}"
-    for name, value in {"MLFLOW_TRACKING_URI": uri, **proxies}.items():
-        monkeypatch.setenv(name, value)
-    assert fails_with_one(1, "run", "smoke") == f"MLflow store {uri}: is away (Connection refused)"
 
 
 # ---- which store is told the password
