@@ -15,7 +15,6 @@ ONE_RATE = "space: {recipe.hold: {choice: [1, 2]}}\nsampler: {objectives: %s}"
 LINES = {  # what is added to GOOD
     # Keys that are misspelt, missing or given twice
     "space: {recipe.lr: {flaot: [0.1, 0.2]}}": "space.recipe.lr.flaot: unknown key; did you mean float?",
-    "recipe: {lr: 1, lr: 2}": "line 4, column 17: not valid YAML (key given twice: lr)",
     "? {a: 1}\n: 3": "line 4, column 3: not valid YAML (found unhashable key)",
     "'[key]': 1": "[key]: unknown key; valid: about, *",
     # The recipe: what else it cannot be is in unit/test_recipe.py
@@ -84,10 +83,8 @@ LINES = {  # what is added to GOOD
 }  # fmt: skip
 FILES = {
     # Keys that are misspelt, missing or given twice
-    "nmae: x\nmodel: 57p\nseeds: [1]": "name: missing\nnmae: unknown key; did you mean name?",
     "name: x\nseeds: [1]": "model: missing",
     # The model
-    "name: x\nmodel: 59p\nseeds: [1]": "model: unknown preset '59p'; did you mean 58p or 61p?",
     "name: x\nmodel: 59p": "model: unknown preset '59p'; did you mean 58p or 61p?\n*seeds: missing",
     "name: x\nmodel: {preset: 59p}": "model: unknown preset '59p'; did you mean 58p or 61p?\n*seeds: missing",
     "name: x\nmodel: {family: rop}": "model: unknown family 'rop'; did you mean rope?\n*seeds: missing",
@@ -155,7 +152,6 @@ FILES = {
     # YAML itself
     "": "must be a mapping with name, model and seeds",
     "a: [1": "line 1, column 6: not valid YAML (expected ',' or ']', but got '<stream end>')",
-    "a: 1\n\tb: 1": "line 2, column 1: not valid YAML (found character '\\t' *)",
     "a: &b [1]\nc: *b": "line 2, column 4: not valid YAML (aliases are not used in study files)",
     "[" * 5_000: "not valid YAML (nested too deeply)",
 }  # fmt: skip

@@ -165,7 +165,6 @@ def test_a_pipe_with_a_name_is_not_waited_for():
     ("source", "said"),
     {
         "base": "unknown study 'base'; did you mean base.yaml?",
-        "57p.yaml": "57p.yaml: no such study file; did you mean 57p, which comes with the package?",
         "studies/57p.yml": "studies/57p.yml: no such study file; did you mean 57p, which comes with the package?",
         "smoke.yml": "smoke.yml: no such study file; did you mean smoke.yaml?",
         "bases.yaml": "bases.yaml: no such study file; did you mean base.yaml?",

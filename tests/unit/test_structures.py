@@ -42,14 +42,6 @@ def test_every_struct_lies_as_a_compiler_has_it(tmp_path):
     assert not compiled(CPU, structs, tmp_path)
 
 
-@needs_compiler
-def test_two_fields_that_are_exchanged_would_be_noticed(tmp_path):
-    """Which are as many bytes: the check itself is checked."""
-    *fields, first, last = structures.Errors._fields_
-    other = type("Errors", (Struct,), {"_fields_": [*fields, last, first]})
-    assert "static assertion failed" in compiled(CPU, [other], tmp_path)
-
-
 def header(folder, text):
     (path := folder / "some.h").write_text(text)
     return path
@@ -86,13 +78,10 @@ def test_declarations_of_every_kind_are_read(tmp_path):
     ("declaration", "complaint"),
     {
         "float x": "unknown type in `float x`",
-        "Inner x": "unknown type in `Inner x`",
         "int32_t x[4]": r"cannot read `int32_t x\[4\]`",
         "int32_t x : 3": "cannot read `int32_t x : 3`",
-        "int32_t x = 1": "cannot read `int32_t x = 1`",
         "unsigned long x": "cannot read|unknown type",
         "static const int32_t x": "cannot read",
-        "int32_t& x": "cannot read",
     }.items(),
 )
 def test_a_declaration_that_cannot_be_read_is_an_error(tmp_path, declaration, complaint):

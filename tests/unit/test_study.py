@@ -53,9 +53,7 @@ def test_a_study_is_a_path_or_a_name(tmp_path):
     assert load_study("57p").name == "57p"
     file.write_bytes(b"name: \xff")
     for name, expected in {
-        "58p": "unknown study '58p'; did you mean 57p*",
         "a\0b": "unknown study *",
-        "nowhere.yaml": "nowhere.yaml: no such study file",
         "x" * 5_000: "*: cannot be read (File name too long)",
         str(file): "*own.yaml: cannot be read ('utf-8' codec can't decode*",
     }.items():
