@@ -95,17 +95,6 @@ def test_a_method_takes_what_it_is_given():
         assert list(inspect.signature(pkgutil.resolve_name(name)).parameters)[-len(words) :] == words
 
 
-@pytest.mark.parametrize(
-    ("place", "name"),
-    [(ray._private.utils, "set_sigterm_handler"), (ray._private.node.Node, "dead_processes"), (ray, "nodes")],
-)
-def test_what_is_gone_is_named_with_rays_version(place, name, monkeypatch):
-    monkeypatch.delattr(place, name)
-    monkeypatch.setattr(ray, "__version__", "9.9.0")
-    (line,) = missing(READ | WRITTEN)
-    assert line.startswith("Ray 9.9.0 has no ray.") and f"{name}: " in line
-
-
 def test_no_other_module_uses_what_is_private():
     files = set((ROOT / "search").rglob("*.py")) - {Path(ray_private.__file__)}
     texts = {file: file.read_text(encoding="utf-8") for file in files}
