@@ -18,14 +18,14 @@ from search.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("here")
 LARGE_CSV = {
-    "one line of commas": "a" + "," * 20_000_000,
-    "lines": "study\n" + "1\n" * 9_000_000,
-    "lines of old": "study\r" + "1\r" * 9_000_000,
-    "a text without end": 'study\n"' + "x\n" * 9_000_000,
-    "columns": ",".join("c" * 2_000) + "\n1",
-    "wider than its head": "study\n" + "," * 5_000,
-    "cells": (",".join("1" * 900) + "\n") * 11_200,
-    "bytes": "study\n" + "x" * 50_000_001,
+    "one line of commas": lambda: "a" + "," * 20_000_000,
+    "lines": lambda: "study\n" + "1\n" * 9_000_000,
+    "lines of old": lambda: "study\r" + "1\r" * 9_000_000,
+    "a text without end": lambda: 'study\n"' + "x\n" * 9_000_000,
+    "columns": lambda: ",".join("c" * 2_000) + "\n1",
+    "wider than its head": lambda: "study\n" + "," * 5_000,
+    "cells": lambda: (",".join("1" * 900) + "\n") * 11_200,
+    "bytes": lambda: "study\n" + "x" * 50_000_001,
 }
 
 
@@ -66,7 +66,7 @@ def refusal(name):
 
 @pytest.mark.parametrize("case", LARGE_CSV)
 def test_a_csv_that_asks_for_much(case):
-    Path("x.csv").write_text(LARGE_CSV[case])
+    Path("x.csv").write_text(LARGE_CSV[case]())
     assert refusal("x.csv").startswith("x.csv: larger than any table of records (")
 
 
