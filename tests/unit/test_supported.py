@@ -1,7 +1,6 @@
 """Where adder-search does not run: one line, before a build or an import fails."""
 
 import ast
-import os
 import re
 import subprocess
 import sys
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from model.supported import OLDEST, reason_against
-from tests import ROOT, needs_compiler
+from tests import ROOT
 
 HERE = {
     "version": (3, 11), "system": "Linux", "bits": 64, "libc": "glibc", "machine": "x86_64", "python": "CPython",
@@ -90,42 +89,6 @@ LINUX_ALONE = {
     "time": ("CLOCK_BOOTTIME",),
 }  # fmt: skip
 """Module -> what it has on Linux and not on macOS, by Python's documentation."""
-
-AS_ON_MACOS = f"""
-import importlib, sys
-for module, names in {LINUX_ALONE!r}.items():
-    for name in names:
-        vars(importlib.import_module(module)).pop(name, None)
-class NoRay:
-    def find_spec(name, path=None, target=None):
-        if name.partition(".")[0] == "ray":
-            raise ModuleNotFoundError(name)
-def no_proc(event, arguments):
-    if event == "open" and str(arguments[0]).startswith(("/proc", "/sys")):
-        raise FileNotFoundError(arguments[0])
-sys.meta_path.insert(0, NoRay)
-sys.addaudithook(no_proc)
-"""
-TRAIN = """
-from model import preset
-from trainer import Bank, Pair, Recipe, Seed
-from trainer.files.cores import usable_cores
-recipe = Recipe(steps=20, eval_every=10, batch=32, warmup=5)
-bank = Bank(preset("57p"), [Pair(recipe, Seed.of(n)) for n in range(2)])
-while bank.advance():
-    pass
-import search.store.lease, search.study.file, search.store.ledger
-print(bank.backend.name, bank.state["step"].tolist(), usable_cores(), search.store.lease._machine())
-"""
-
-
-@needs_compiler
-def test_a_bank_trains_without_ray_proc_and_linuxs_calls(tmp_path):
-    """As on macOS; what is imported of `search` is what records need."""
-    (tmp_path / "sitecustomize.py").write_text(AS_ON_MACOS)
-    path = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
-    ran = subprocess.run([sys.executable, "-c", TRAIN], cwd=tmp_path, env=path, capture_output=True, text=True)
-    assert re.match(r"native \[20, 20\] [1-9]\d* \S+\.\w{12}$", ran.stdout), ran.stderr
 
 
 def test_nothing_is_called_that_macos_lacks():
