@@ -1,4 +1,4 @@
-"""Search spaces: order, lengths, grids. What is refused is in tests/bad_studies.py."""
+"""Search spaces: lengths, grids. What is refused is in tests/bad_studies.py."""
 
 import math
 
@@ -6,7 +6,7 @@ import pytest
 
 from model import preset
 from search.study.file import parse_study
-from search.study.space import fixed, order, points, resolve
+from search.study.space import fixed, points, resolve
 from tests.bad_studies import GOOD
 from trainer import Recipe
 
@@ -16,21 +16,6 @@ BASE = fixed(preset("57p"), Recipe())
 
 def study_of(*fields, more=""):
     return parse_study(GOOD + "space:\n" + "".join(f"  {field}\n" for field in fields) + more, "test")
-
-
-# Order
-
-
-@pytest.mark.parametrize(
-    ("fields", "expected"),
-    [
-        (("recipe.lr: {float: [0, 1]}", "recipe.clip: {float: [0, 1]}"), "lr clip"),
-        ((FADE, "recipe.lr: {float: [0, 1]}"), "fade_end lr"),
-        ((FADE, "recipe.lr: {float: [0, 1]}", "recipe.fade_start: {int: [0, 9]}"), "lr fade_start fade_end"),
-    ],
-)
-def test_a_field_follows_those_that_it_depends_on(fields, expected):
-    assert order(study_of(*fields).space) == [f"recipe.{name}" for name in expected.split()]
 
 
 def test_optimisers_wrappers_and_their_lists_are_searched():

@@ -105,12 +105,6 @@ def test_a_proposal_that_was_open_is_told_by_its_number(tmp_path):
     assert [t.state.name for t in again.trials()] == ["RUNNING", "COMPLETE"] and first != second
 
 
-def test_good_trials_draw_a_sampler_to_them(tmp_path):
-    rows = "".join(f"true,{0.01 + n / 1_000},,COMPLETE,{float(n > 17)}\n" for n in range(21))
-    drawn = asked(Proposals(write_csv(tmp_path, ROWS.partition("\n")[0] + "\n" + rows), Memory()), 12)
-    assert sum(c.recipe.lr > 0.026 for c in drawn) > 6
-
-
 def test_the_record_needs_no_file_and_another_file_is_refused(tmp_path):
     study = write_csv(tmp_path)
     definition = study.model_dump_json(by_alias=True)
