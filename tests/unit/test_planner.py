@@ -1,15 +1,11 @@
 """What to train next: no slot is idle, nothing needless is trained, workers end together, nothing is lost."""
 
-from dataclasses import replace
-
 import pytest
 
 from model import preset
-from search.run.forecast import forecast
 from search.run.packing import Capacity
 from search.run.planner import Planner
 from search.run.study_run import PlannedPair
-from search.stats.record import ENOUGH
 from search.study.file import parse_study
 from search.study.trial import Configuration
 from tests.planners import ONLY, SEARCH, SWEEP, end, finish, hear, numbers, planner_of, row_of, taken
@@ -77,20 +73,6 @@ def test_an_idle_worker_takes_what_nobody_trains(home):
 
 
 # ---- what is not needed
-
-
-def test_a_study_that_has_enough_trains_nothing_more(home):
-    """Neither what was cut nor what is left of its first round; with a higher `until` both."""
-    planner = planner_of(UNTIL, home)
-    first, second = taken(planner, "a"), taken(planner, "b")
-    rows = [row_of(first[0], Outcome.GROKKED), *(replace(row_of(p, Outcome.CENSORED), reason=ENOUGH) for p in second)]
-    again = planner_of(UNTIL, home, rows)
-    assert again.is_done and taken(again) == []
-    study = parse_study(UNTIL, "until.yaml")
-    known = forecast(study, rows)
-    assert (known.search.total(), known.recorded, known.asked) == (0, 1, len(study.first_seeds))
-    trained, _ = finish(planner_of(UNTIL.replace("grokked: 1", "grokked: 2"), home, rows))
-    assert sorted(n for pairs in trained for n in numbers(pairs))[:3] == [2, 3, 4]
 
 
 def test_a_worker_is_told_of_what_nobody_needs(home):

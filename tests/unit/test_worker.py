@@ -3,7 +3,6 @@
 import pickle
 
 import pytest
-import torch
 
 from model import PRESETS
 from search.run import worker
@@ -14,29 +13,27 @@ from search.study.resources import Resources
 from search.study.trial import Configuration
 from tests.banks import finish
 from trainer import Bank, Outcome, Pair, Recipe, Seed
-from trainer.stopping import Hopeless
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems")
 
 RECIPE = Recipe(steps=6, batch=8, eval_every=2, hold=0, curriculum=(), fade_start=2, fade_end=6)
 CONFIGURATION = Configuration(PRESETS["57p"], RECIPE)
-ALWAYS = Hopeless(checkpoints=((0.3, 1.1, 1.1),))  # calls every seed hopeless at the first evaluation
 RESOURCES = Resources(gpu=0, compiled=False, save_every=1)
 
 
-def bank(slots=2, resources=RESOURCES):
-    return NewBank(CONFIGURATION.spec, slots, resources)
+def bank(resources=RESOURCES):
+    return NewBank(CONFIGURATION.spec, 2, resources)
 
 
-def orders(*seeds, first=1, states=None):
-    return [Order(n, Pair(RECIPE, Seed.of(s)), (states or {}).get(s)) for n, s in enumerate(seeds, first)]
+def orders(*seeds, first=1):
+    return [Order(n, Pair(RECIPE, Seed.of(seed))) for n, seed in enumerate(seeds, first)]
 
 
 class Running:
     """A worker whose messages go through bytes, as between processes. Its first report is there."""
 
-    def __init__(self, name="a", **options):
-        self.generator = work(name, **options)
+    def __init__(self, **options):
+        self.generator = work("a", **options)
         self.reports = [self._seen(next(self.generator))]
 
     def _seen(self, report):
@@ -101,17 +98,6 @@ def test_a_reply_that_comes_twice_changes_nothing():
     assert_as(running.to_the_end()[1], alone(5))
 
 
-def test_another_worker_goes_on_from_the_states():
-    running = begun(5, 6)
-    states = running.send().states
-    assert sorted(states) == [1, 2]
-    again = Running("b")
-    report = again.send(orders=orders(6, 5, first=7, states={5: states[1], 6: states[2]}), bank=bank())
-    assert report.steps == {} and sorted(report.ended) == [7, 8], "one evaluation was left"
-    for number, seed in ((7, 6), (8, 5)):
-        assert_as(report.ended[number], alone(seed))
-
-
 def test_states_are_saved_as_often_as_the_study_and_the_driver_ask():
     rare = RESOURCES.model_copy(update={"save_every": 2})
     running = begun(5, resources=rare)
@@ -157,28 +143,6 @@ def test_what_nobody_needs_ends_unless_it_has_grokked(monkeypatch):
     assert cut == {2: (Outcome.CENSORED, 2), 3: (Outcome.CENSORED, 0)}
 
 
-def test_hopeless_seeds_are_given_up_but_for_those_spared():
-    running = Running()
-    pairs = [Pair(RECIPE, Seed.of(n), rules=(ALWAYS,), spared=n == 2) for n in (1, 2, 3)]
-    running.send(orders=[Order(n, pair) for n, pair in enumerate(pairs, 1)], bank=bank())
-    ended = running.to_the_end()
-    names = ("steps", "hopeless_step")
-    facts = {n: (s.outcome, *(s.measured[name] for name in names), len(s.curve_EM)) for n, s in ended.items()}
-    given_up = (Outcome.GIVEN_UP, 2, 2, 1)
-    assert facts == {1: given_up, 2: (Outcome.FAILED, 6, 2, 3), 3: given_up}
-    assert begun(1).to_the_end()[1].outcome == Outcome.FAILED, "the study has no such rule"
-
-
-def test_a_bank_of_another_spec_follows_in_the_same_process():
-    running = begun(5)
-    before = running.to_the_end()[1]
-    other = PRESETS["67p"]
-    running.send(orders=orders(5, first=2), bank=NewBank(other, 2, RESOURCES))
-    after = running.to_the_end()[2]
-    assert (before.theta_P.shape, after.theta_P.shape) == ((57,), (other.params,))
-    assert running.reports[-1].speed.seed_steps == 12, "of both"
-
-
 @pytest.mark.parametrize("on_gpu", [False, True])
 def test_a_gpu_is_for_workers_whose_place_is_on_one(on_gpu, monkeypatch):
     """With `gpu: auto` few seeds have places on CPUs, while the GPU is another study's."""
@@ -192,28 +156,3 @@ def test_a_gpu_is_for_workers_whose_place_is_on_one(on_gpu, monkeypatch):
     monkeypatch.setattr(worker, "bank_of", bank_of)
     Running(on_gpu=on_gpu).send(orders=orders(5), bank=bank())
     assert devices == ["cuda" if on_gpu else "cpu"]
-
-
-def test_an_error_is_reported_and_is_the_end(monkeypatch):
-    running = Running(attempt=3)
-    running.send(orders=orders(5), bank=bank())
-    monkeypatch.setattr(worker.Bank, "advance", lambda self: {}["no luck"])
-    report = running.send()
-    assert (report.failure, report.attempt, report.ended) == ("KeyError: 'no luck'", 3, {})
-    assert report.traceback.startswith("Traceback") and "advance" in report.traceback
-    running.close()
-
-
-def test_remarks_of_the_trainer_are_in_the_next_report():
-    running = Running()
-    worker.logging.getLogger("trainer.any").warning("a compiler hangs")
-    assert running.send().remarks == ["a compiler hangs"] and running.send().remarks == []
-
-
-def test_a_tied_spec_that_is_trained_as_its_base_comes_in_its_own_numbers():
-    ties = (1, 1, *range(2, 57))
-    pair = Pair(Recipe(**{**RECIPE.as_dict(), "ramp": 2}), Seed.of(5), None, ties)
-    running = Running()
-    running.send(orders=[Order(1, pair)], bank=bank())
-    found = running.to_the_end()[1]
-    assert found.theta_P.shape == (56,) and torch.from_numpy(found.theta_P).isfinite().all()
