@@ -15,7 +15,7 @@ from search.study.resources import Resources
 from search.study.trial import Configuration
 from tests import ROOT
 from tests.commands import refusal
-from tests.planners import SWEEP, finish, numbers, planner_of, row_of, taken
+from tests.planners import SWEEP, numbers, planner_of, row_of, taken
 from trainer import Outcome, Recipe
 
 
@@ -95,14 +95,6 @@ configurations:
 recipe: {steps: 1000}
 seeds: {first: 1, count: 3}
 """
-
-
-def test_configurations_of_one_program_share_a_bank(home):
-    planner = planner_of(TWO, home, ahead=1)
-    banks = finish(planner)[0]
-    sizes = [list(dict.fromkeys(p.configuration.spec.params for p in pairs)) for pairs in banks]
-    assert sizes == [[57], [67], [57]] and [numbers(b) for b in banks] == [[1, 2, 3, 1, 2, 3], [1, 2, 3], [1, 2, 3]]
-    assert banks[2][0].configuration.recipe.batch == 128, "another batch is another program"
 
 
 def test_what_the_file_has_no_more_does_not_go_on(home):
