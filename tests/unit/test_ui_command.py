@@ -116,21 +116,16 @@ def test_a_port_that_is_taken_is_said(client):
         )
 
 
-def test_a_study_of_constraints_has_a_table_by_constraint_and_a_chart_of_with_against_without():
+def test_a_study_of_constraints_has_views_of_its_own_and_a_table_by_constraint():
     client = MagicMock()
     client.get_experiment.return_value = SimpleNamespace(creation_time=1_700_000_000_000, tags={})
     write_views(client, load_study("constraints"), "1")
     assert len({name for _, name, _ in (given.args for given in client.set_experiment_tag.call_args_list)}) == 5
-    table, charts = views.constraints_view().state, views.ratios_view().state
+    table = views.constraints_view().state
     assert table["groupBy"]["groupByKeys"] == [{"mode": "param", "groupByData": "constraint"}]
     assert table["selectedColumns"][:4] == [
         "params.`scale`", "params.`constraint`", "params.`toggled`", "metrics.`table.ratio`",
     ]  # fmt: skip
-    scatter, *bars = charts["compareRunCharts"]
-    assert (scatter["type"], scatter["xaxis"]["key"], scatter["yaxis"]["key"]) == (
-        "SCATTER", "table.rate_without", "table.rate_with",
-    )  # fmt: skip
-    assert [bar["metricKey"] for bar in bars] == ["table.ratio", "table.ratio_low", "table.ratio_high"]
 
 
 def test_what_is_no_address_of_a_proxy_is_one_line(here):
