@@ -2,13 +2,10 @@
 
 import os
 import shlex
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import click
 import pytest
-import sqlalchemy as sa
 
 from model import PRESETS
 from search import cli, plugins
@@ -16,7 +13,7 @@ from search.cli.listed import Listed
 from search.cli.options import ExpandedPath, check_file, write_file, write_text
 from search.cli.surroundings import PATHS, settle_environment
 from search.errors import UserError
-from search.store.home import Home, home_flag, sqlite_url, typed
+from search.store.home import Home, home_flag, typed
 from search.store.ledger import Ledger
 from search.study.file import parse_study
 from tests.bad_studies import GOOD
@@ -133,21 +130,6 @@ def test_a_printed_path_is_that_path_when_it_is_typed(name):
 
 
 # ---- characters
-
-
-@pytest.mark.parametrize("name", ODD)
-def test_a_database_is_the_file_of_its_path(name, here):
-    for file in (here / name, here / name / name):
-        file.parent.mkdir(exist_ok=True)
-        assert sa.make_url(sqlite_url(file)).database == str(file)
-        engine = sa.create_engine(sqlite_url(file))
-        with engine.begin() as db:
-            db.exec_driver_sql("CREATE TABLE t (x)")
-        engine.dispose()
-        with closing(sqlite3.connect(file)) as db:
-            assert db.execute("SELECT name FROM sqlite_master").fetchall() == [("t",)]
-        file.unlink()
-    assert names() == sorted(["me", name]), "and no other file or folder"
 
 
 @pytest.mark.parametrize("name", ODD)
