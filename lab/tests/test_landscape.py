@@ -1,13 +1,10 @@
 """What `explain` shows of a trained adder besides itself: the loss around it, and when it learned carries."""
 
-import pandas as pd
 import pytest
 import torch
 
 from lab.carries import right_shares
 from lab.landscape import RISE, SIDE, Landscape
-from lab.pages import maker
-from lab.plans import LAB
 from model import preset
 from tests.banks import ADDER_P
 from trainer.step import step
@@ -50,12 +47,3 @@ def test_planes_go_through_theta_and_toward_another(landscape):
 def test_a_trained_adder_knows_carries_of_every_length():
     theta_SP = torch.stack([preset("57p").initial(777), ADDER_P])
     assert right_shares(preset("57p"), theta_SP).tolist() == [[0.0] * 11, [1.0] * 11]
-
-
-def test_a_run_that_several_recipes_have_is_one_basin():
-    """Recipes that differ in when a seed begins again share the runs of seeds that never do."""
-    measures = {"curvature": 1.0, "sharpest": 1.0, "flattest": 1.0, "random": 1.0}
-    row = {"seed": 1, "grokked": True, "loss": 0.1} | measures
-    rows = [row, row, row | {"loss": 0.2}, row | {"seed": 2, "grokked": False}]
-    table = maker(LAB / "2026-11-24-landscape").compare(pd.DataFrame(rows))
-    assert "grokked (2, of 1 seeds)" in table and "did not (1, of 1 seeds)" in table

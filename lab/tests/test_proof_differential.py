@@ -1,7 +1,5 @@
 """Prover, check.py and all pairs decoded agree on a slice of the nets at random, and on a broken one they do not."""
 
-import csv
-
 import numpy as np
 import pytest
 import torch
@@ -65,15 +63,6 @@ def test_a_fault_is_found(fault, monkeypatch):
     owner, name, broken, number = BROKEN[fault]
     monkeypatch.setattr(owner, name, broken)
     assert differential.compared(number)["fault"]
-
-
-def test_the_command_goes_on_where_it_stopped(tmp_path, monkeypatch):
-    monkeypatch.setattr(differential, "compared", lambda number: {"net": number, "fault": "one, of two parts"})
-    path = tmp_path / "rows.csv"
-    for count in ("2", "5", "5"):
-        differential.main(str(path), count)
-    with path.open() as file:
-        assert [row["net"] for row in csv.DictReader(file)] == ["0", "1", "2", "3", "4"]
 
 
 def other_rows(net, whole=check.SplitSubspace.projection):
