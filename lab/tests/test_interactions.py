@@ -83,9 +83,9 @@ def test_the_error_is_that_of_seeds_and_not_of_outcomes():
     assert nothing.error > 1 and nothing.estimate == pytest.approx(np.log(0.5 / 200.5))
 
 
-@pytest.mark.parametrize(("mean", "alike", "group"), [(0.0, 0.0, 0), (-3.5, 0.1, 0), (-0.5, 0.5, 1)])
+@pytest.mark.parametrize(("mean", "alike", "group"), [(-3.5, 0.1, 0), (-0.5, 0.5, 1)])
 def test_intervals_hold_the_truth(empty, mean, alike, group):
-    """Also where most cells have no success, and where a seed's luck is the same in all combinations that have a
+    """Where most cells have no success, and where a seed's luck is the same in all combinations that have a
     constraint, and in all that have not.
     """
     rng, held, n = np.random.default_rng(1), 0, 0
