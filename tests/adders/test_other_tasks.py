@@ -263,8 +263,8 @@ def test_each_pair_is_in_one_case_of_each_digit_in_both_programs(base, columns, 
     asked = Asked(base, columns, is_difference)
     theirs_asked = check.Asked(base, columns, is_difference)
     for digits in {1, 2, columns}:
-        for k in range(columns + 1):
-            tokens = [0] if k == 0 else range(base)
+        for k in range(columns + 2):  # the last one is where the end is asked for
+            tokens = [0] if k == 0 else range(base if k <= columns else 2)
             ours = sum(first_cases(k, t, digits, asked).pairs.sum() for t in tokens)
             cases = [check.first_cases(k, t, digits, theirs_asked).values() for t in tokens]
             theirs = sum(sum(map(check.number_of, of_token)) for of_token in cases)
