@@ -295,7 +295,7 @@ def test_a_proof_of_another_program_is_refused(folder):
     values = json.loads(path.read_text())
     path.write_text(json.dumps(values | {"program_sha256": "0" * 64}))
     commands = ("export", "6p"), ("publish", "6p", "-o", "hub", "--home", "none")
-    for words in commands:
+    for words in (*commands, ("register", "6p", "--home", "none")):
         said = fails_with_one(2, *words)
         assert "its verdict is of another program" in said and "adder-search prove 6p --record" in said
         assert not Path("submission.py").exists()
