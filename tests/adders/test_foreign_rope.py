@@ -73,14 +73,6 @@ def test_settings_and_tensors_are_read(name):
     assert checkpoint.metrics == {"accuracy": 1.0, "n_params": PRESETS[name].params}
 
 
-@pytest.mark.parametrize("prefix", ["module.", "model.", "_orig_mod.adder."])
-def test_what_a_program_puts_around_a_model_is_not_of_it(prefix):
-    file, spec = tbukic(PRESETS["89p"]), replace(PRESETS["122p"], half_split=True)
-    file["state_dict"] = {prefix + name: tensor for name, tensor in file["state_dict"].items()}
-    read_as(PRESETS["89p"], written(file))
-    read_as(spec, written({prefix + name: tensor for name, tensor in qwen(spec).items()}))
-
-
 @pytest.mark.parametrize("form", [as_safetensors, as_npz, written])
 @pytest.mark.parametrize("name", ["228p", "137p", "122p"])
 def test_tensors_alone_are_read(name, form):
