@@ -21,7 +21,7 @@ from search.study.checkpoints import load_any
 from tests import CERTIFICATES, by_tier
 from tests.adderboard_runner import problems
 from tests.adders.golden_checkpoints import published_file
-from tests.commands import call, done
+from tests.commands import done
 from tests.specs import some_theta
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -127,8 +127,3 @@ def test_each_preset_keeps_the_rules_and_says_what_we_decode(name):
     pairs = problems()[:30]
     ours = add(spec, theta_P.double(), *zip(*pairs, strict=True))
     assert decoded(submission, model.double(), pairs) == ours
-
-
-def test_a_format_that_there_is_not():
-    result = call("export", CERTIFICATES / "6p", "--format", "mlx", "-o", "s.py", code=2)
-    assert "'mlx' is not one of 'adderboard', 'arena', 'onnx'" in result.stderr
