@@ -1,6 +1,7 @@
 """`explain`'s page in a real browser: its nets are Python's, and what one does there shows."""
 
 import dataclasses
+import json
 import math
 import random
 import re
@@ -10,7 +11,7 @@ import torch
 
 from adders.explain.explain import HERE, page
 from adders.explain.net import program
-from adders.proof.prover import Prover, prove
+from adders.proof.prover import Prover
 from adders.proof.rounding import ANY
 from model import PRESETS, add, preset
 from model.tied import Tied
@@ -41,10 +42,15 @@ def written(folder, **checkpoints):
     return result
 
 
+def data_of(page):
+    """The JSON of what a page shows."""
+    return page.read_text(encoding="utf-8").split('id="model">')[1].split("</script>")[0]
+
+
 @pytest.fixture(scope="module")
 def adder(tmp_path_factory):
-    """The page of the 57p adder alone."""
-    return written(tmp_path_factory.mktemp("page"), adder=(preset("57p"), ADDER_P))
+    """The page of the 57p adder alone, whose name is no element of it."""
+    return written(tmp_path_factory.mktemp("page"), **{"<b>": (preset("57p"), ADDER_P)})
 
 
 @pytest.fixture
@@ -142,9 +148,9 @@ def test_a_sum_digit_by_digit(opened, adder):
     assert [share for _, share in sorted(shares)] == pytest.approx((row / row.sum()).tolist(), abs=1e-6)
     element(browser, "#worst button").click()
     pair = [int(element(browser, f"#{n}").get_attribute("value")) for n in "ab"]
-    proof = prove(preset("57p"), ADDER_P)
-    assert pair == list(proof.pair) and element(browser, "#stage h2").text.startswith(f"Digit {proof.digit}")
-    assert float(element(browser, ".margin").text) == pytest.approx(proof.margin, rel=0.01)
+    proof = json.loads(data_of(adder))["nets"][0]["proof"]
+    assert pair == proof["pair"] and element(browser, "#stage h2").text.startswith(f"Digit {proof['digit']}")
+    assert float(element(browser, ".margin").text) == pytest.approx(proof["margin"], rel=0.01)
     browser.execute_script("at('b').value = '12a'; ask()")
     assert "second number" in element(browser, "#problem").text and element(browser, "#answer").text == "?"
 
@@ -224,10 +230,8 @@ def test_the_keyboard_alone_reaches_all(opened, adder):
     assert len([r for r in reached if str(r).startswith("digit ")]) == 11
 
 
-def test_the_page_needs_nothing_from_elsewhere(tmp_path):
-    Checkpoint(preset("57p"), ADDER_P).save(tmp_path / "<b>")
-    done("explain", tmp_path / "<b>", "-o", tmp_path / "page.html")
-    source = (tmp_path / "page.html").read_text(encoding="utf-8")
+def test_the_page_needs_nothing_from_elsewhere(adder):
+    source = adder.read_text(encoding="utf-8")
     assert not re.search(r"https?:|@import|url\(|\bfetch\(|XMLHttpRequest|\bimport\b", source)
     assert re.findall(r"(?:src|href)\s*=\s*[\"']?([^\"'>\s]*)", source) == ["data:,"]
-    assert "<b>" not in source.split('id="model">')[1].split("</script>")[0]
+    assert "<b>" not in data_of(adder)
