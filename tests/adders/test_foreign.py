@@ -21,6 +21,7 @@ from model import PRESETS, verify
 from model.families.low_rank.spec import SHARED, TIES, LowRank
 from search.cli.options import counted_lines
 from search.study.checkpoints import load_any
+from tests import by_tier
 from tests.adders.foreign import (
     FILE,
     NEW,
@@ -45,7 +46,7 @@ pytestmark = pytest.mark.usefixtures("here")
 # What is read
 
 
-@pytest.mark.parametrize("name", GOLDEN)
+@pytest.mark.parametrize("name", by_tier(list(GOLDEN), ["226p", "57p"]))
 def test_published_checkpoints(name):
     checkpoint = read_foreign(golden_file(name))
     assert checkpoint.spec == PRESETS[name] and checkpoint.spec.params == int(name[:-1])
