@@ -83,17 +83,16 @@ def test_answers_and_parameters_are_counted():
     assert values["failures"] == [[0, 0, 7], [9_999_999_999, 0, 7]]
 
 
-@pytest.mark.parametrize(
-    ("add", "decoded"),
-    [
-        ("return str(a + b)", None), ("return float(a + b)", None), ("return None", None), ("return True", None),
-        ("return 10 ** 5000", None), ("raise RuntimeError('no')", None), ("return -1", -1),
-    ],
-)  # fmt: skip
-def test_what_is_no_number_is_wrong(add, decoded):
-    written(add)
-    said = json.loads(verified("--json").stdout)
-    assert said["correct"] == 0 and said["failures"][0] == [0, 0, decoded]
+def test_what_is_no_number_is_wrong():
+    """Each pair gets an answer of another kind; then one that fails, and numbers that no sum is."""
+    kinds = "str, float, lambda n: None, lambda n: True, lambda n: 10 ** 5000"
+    for before, add, expected in (
+        (f"kinds = iter([{kinds}])", "return next(kinds)(a + b)", [None] * 5),
+        ("", "if not a + b: raise RuntimeError('no')\n    return -1", [None, -1, -1, -1, -1]),
+    ):
+        written(add, before)
+        said = json.loads(verified("--json").stdout)
+        assert said["correct"] == 0 and [decoded for *_, decoded in said["failures"]] == expected
 
 
 @pytest.mark.parametrize(
