@@ -49,16 +49,16 @@ SHORT = ("--proposals", 3, "--screen", 2, "--steps", 60, "--ramp", 30, "--cores"
 
 
 @needs_compiler
-@pytest.mark.parametrize(("phase", "rounds"), [("propose", 0), ("_train", 0), ("_judge", 1)])
+@pytest.mark.parametrize(("phase", "rounds"), [("_train", 0), ("_judge", 1)])
 def test_time_that_is_up_ends_a_round_wherever_it_is(phase, rounds, here, monkeypatch):
     """What is judged is kept."""
 
     def without_end(self, *_):
         signal.setitimer(signal.ITIMER_REAL, 0.01)  # the hour is up
         while True:
-            getattr(self, "descent", self).parents()
+            self.descent.parents()
 
-    monkeypatch.setattr(local.Descent if phase == "propose" else local.LocalDescent, phase, without_end)
+    monkeypatch.setattr(local.LocalDescent, phase, without_end)
     command = ("compress", CERTIFICATES / "57p", "-o", "small", *SHORT, "--max-hours", 1)
     said = done(*command)
     first, folded, *none, _, counts = said.splitlines()
