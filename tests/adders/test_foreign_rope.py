@@ -145,6 +145,7 @@ def test_what_no_spec_can_express_is_one_line(change, message):
     assert refused(written(file)) == message
 
 
+@pytest.mark.full  # transformers takes seconds to import; tests/contract compares what we compute with two other ways
 @pytest.mark.parametrize("name", ["228p", "137p", "146p"])
 def test_the_forward_pass_is_that_of_transformers(name):
     """Weights drawn at random. Their angles are float32, whatever the weights are."""
