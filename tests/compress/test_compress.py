@@ -32,7 +32,8 @@ from tests.commands import call, done, fails_with_one, says
 from tests.compress import golden
 from tests.compress.golden import sets_of
 from tests.compress.test_golden import DESCENTS
-from tests.homes import empty_home, records_of
+from tests.homes import empty_home, quickly, records_of
+from tests.in_process import without_ray
 from tests.reference import recorded, rows_of, write_study
 from tests.scenarios.test_interrupted import Died
 from tracking.outbox import Outbox
@@ -182,52 +183,59 @@ def run(here, code=0, **changes):
     return call("run", write_study(here, STUDY | changes), "--home", "home", code=code)
 
 
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory):
+    """The home of the study, run to its end for all who read it."""
+    folder = tmp_path_factory.mktemp("descent")
+    with without_ray(), quickly(), pytest.MonkeyPatch.context() as patch:
+        golden.without_training(patch, "46p", facts_of)
+        done("run", write_study(folder, STUDY), "--home", folder / "home")
+    return folder / "home"
+
+
+@needs_compiler
+@pytest.mark.usefixtures("quick", "here")
+def test_what_is_shown_of_a_descent(ended):
+    client, study = connect(Home(ended)), parse_study(json.dumps(STUDY), "")
+    tracker, records, best = Tracker(client, Home(ended), study), records_of(ended, "small"), smallest(sets_of(ended))
+    log_descents(records, tracker)
+    paths = {i.path for i in client.list_artifacts(tracker.study_run().id, "pictures")}
+    assert paths == {"pictures/sets-tried.png"}
+    assert TREE in {i.path for i in client.list_artifacts(tracker.study_run().id)}
+    (row,) = (r for r in rows_of(ended, "small") if r["verified"] is not None)
+    assert row["configuration"] == best.configuration and row["verify_calls"] == 1, "the smallest alone"
+    shown = call("best", "small", "--lineage", "--home", ended).stdout
+    assert shown.startswith("54p") and f"{best.numbers} numbers [study small" in shown
+    assert "sets tried from here" in shown
+    lineages = json.loads(call("best", "small", "--lineage", "--json", "--home", ended).stdout)["lineages"]
+    assert lineages[-1][-1]["params"] == best.numbers and lineages[-1][-1]["tied"]
+    done("report", "small", "-o", "page.html", "--home", ended)
+    done("status", "small", "--home", ended)
+
+
 @needs_compiler
 @pytest.mark.usefixtures("untrained")
-def test_rounds_go_on_from_what_was_accepted_and_nothing_is_tried_twice(here):
-    run(here)
-    sets, rows = sets_of("home"), rows_of(here / "home", "small")
-    assert golden.outline("home") == DESCENTS["study"]["46p"]
+def test_rounds_go_on_from_what_was_accepted_and_nothing_is_tried_twice(ended):
+    sets, rows, records = sets_of(ended), rows_of(ended, "small"), records_of(ended, "small")
+    assert golden.outline(ended) == DESCENTS["study"]["46p"]
     assert len({t.ties for t in sets}) == len(sets), "one subspace, one set"
-    assert len(rows) == 2 * 12 == len(recorded(here / "home", "small")) and all(row.is_final for row in rows)
+    assert len(rows) == 2 * 12 == len(recorded(ended, "small")) and all(row.is_final for row in rows)
     child = next(t for t in sets if t.round == 3)
-    parent, configuration = (sets[child.parent], records_of("home", "small").list_configurations()[child.configuration])
+    parent, configuration = sets[child.parent], records.list_configurations()[child.configuration]
     assert configuration.start.digest == parent.start.digest
     assert configuration.spec.ties == child.ties and configuration.spec.base == preset("46p")
     *_, last = configuration.start.lineage
     assert (last["configuration"], last["params"]) == (parent.configuration, parent.numbers)
     assert last["tied"] and configuration.start.lineage[0]["model"] == "54p"
-    again = plan(parse_study(json.dumps(STUDY), ""), records_of("home", "small"))
+    again = plan(parse_study(json.dumps(STUDY), ""), records)
     assert again.study_run.add(Configuration(preset("57p"), Recipe())).number == 12, "which seeds are spared stays"
     best = smallest(sets)
     assert lineage_of(sets, best.number)[0].number == 0
-    done("pull", "small", "--best", "-o", "best", "--home", "home")
+    done("pull", "small", "--best", "-o", "best", "--home", ended)
     pulled = Checkpoint.load(Path("best"))
     assert pulled.spec.params == best.numbers and pulled.spec.ties == best.ties
     assert torch.equal(pulled.spec.untie(pulled.theta_P[None])[0], torch.tensor(best.thetas[0]))
     done("rerun", "best")
-
-
-@needs_compiler
-@pytest.mark.usefixtures("untrained")
-def test_what_is_shown_of_a_descent(here):
-    run(here, compress=STUDY["compress"] | {"rounds": 2})
-    home, study = Home("home"), parse_study(json.dumps(STUDY), "")
-    client = connect(home)
-    tracker, records, best = Tracker(client, home, study), records_of(home, "small"), smallest(sets_of("home"))
-    log_descents(records, tracker)
-    paths = {i.path for i in client.list_artifacts(tracker.study_run().id, "pictures")}
-    assert paths == {"pictures/sets-tried.png"}
-    assert TREE in {i.path for i in client.list_artifacts(tracker.study_run().id)}
-    (row,) = (r for r in rows_of(here / "home", "small") if r["verified"] is not None)
-    assert row["configuration"] == best.configuration and row["verify_calls"] == 1, "the smallest alone"
-    shown = call("best", "small", "--lineage", "--home", "home").stdout
-    assert shown.startswith("54p") and f"{best.numbers} numbers [study small" in shown
-    assert "sets tried from here" in shown
-    lineages = json.loads(call("best", "small", "--lineage", "--json", "--home", "home").stdout)["lineages"]
-    assert lineages[-1][-1]["params"] == best.numbers and lineages[-1][-1]["tied"]
-    done("report", "small", "-o", "page.html", "--home", "home")
-    done("status", "small", "--home", "home")
 
 
 CUTS = {
