@@ -49,12 +49,6 @@ def test_plans_are_what_make_writes(folder, monkeypatch, tmp_path):
     assert written == {path.name: path.read_text("utf-8") for path in folder.glob("*.yaml")}
 
 
-@pytest.mark.parametrize("folder", [WIDE, BY_BASE], ids=lambda folder: folder.name)
-def test_what_would_enlarge_a_scale_is_no_arm_of_it(folder):
-    at_100, at_170 = ([name for name, _ in pages.maker(folder).arms(scale)] for scale in ("100p", "170p"))
-    assert "qk_dim=4" in at_100 and "qk_dim=4" not in at_170
-
-
 def test_a_wide_scale_is_shown_when_all_of_its_arms_have_ended(make):
     arms = {"none": 60, "shared_norm": 40} | dict.fromkeys(pages.maker(WIDE).CONSTRAINTS[1:], 60)
     whole = [seeds(64, k, scale="57p", arm=arm) for arm, k in arms.items()]
