@@ -2,7 +2,6 @@
 
 import pytest
 
-from lab.cascade import trainable
 from lab.plans import LAB, load_plan, toggled
 from model import preset
 from search.study.file import shipped_studies
@@ -42,11 +41,3 @@ def test_no_shipped_study_begins_with_seeds_that_confirmed_a_recipe():
     confirming |= {seed for study in studies for seed in study.confirm_seeds}
     assert len(confirming) == 64 + 128 + 128 + 128
     assert [s.name for s in studies[:-4] if confirming.intersection(s.first_seeds)] == []
-
-
-def test_the_cascades_have_the_published_sizes():
-    sizes = [72, 71, 70, 68, 66, 65, 63, 62]
-    frozen, free = load_plan("cascade"), load_plan("cascade-free")
-    assert [spec.params for spec, _ in free.listed] == sizes
-    assert [spec.params for spec, _ in frozen.listed] == [75] * 8
-    assert [trainable(Configuration(*listed)) for listed in frozen.listed] == sizes
