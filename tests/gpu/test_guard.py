@@ -113,8 +113,10 @@ def test_a_gpu_that_fails_its_test_is_left_alone(how, limit_s, why, gpu, caplog,
 @pytest.mark.parametrize(
     ("how", "after", "name", "why"),
     [
-        ("wrong", 0, "native", f"{OTHER} (step 1, seed 0, theta[0])"),
-        ("wrong", 5, "cuda, then native", f"{OTHER} (within 5 steps, slot 0, state[0])"),
+        pytest.param("wrong", 0, "native", f"{OTHER} (step 1, seed 0, theta[0])", marks=pytest.mark.full),
+        pytest.param(
+            "wrong", 5, "cuda, then native", f"{OTHER} (within 5 steps, slot 0, state[0])", marks=pytest.mark.full
+        ),
         ("error", 5, "cuda, then native", FAILED),
         ("hang", 0, "native", "Stand-in did not answer in 1 s"),
         pytest.param("hang", 5, "cuda, then native", "Stand-in did not answer in 20 s", marks=pytest.mark.full),
