@@ -24,8 +24,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.recorded import Run
-from benchmarks.screening import report
+from lab.scripts.screens import Run, report
 from model import Spec, preset
 from trainer import Seed
 from trainer.data.problems import selection
@@ -158,14 +157,14 @@ def rows_of(paths: Paths, names: Sequence[str], every: int = 1_000) -> list[dict
 
 
 def runs_of(paths: Paths, recipe: Recipe, names: Sequence[str]) -> list[Run]:
-    """The seeds as benchmarks.screening replays them."""
+    """The seeds as lab/scripts/screens.py replays them."""
     step_E = (np.arange(paths.evaluations) + 1) * recipe.eval_every
     runs = []
     for n, seed in enumerate(paths.seeds):
         ran = int(paths.steps[n]) // recipe.eval_every
         runs.append(
             Run(
-                study="57p-faded", configuration="", seed=Seed.of(int(seed)), budget=recipe.steps,
+                seed=Seed.of(int(seed)), budget=recipe.steps,
                 taught=full_length_from(recipe.curriculum), steps=int(paths.steps[n]),
                 grok_step=int(paths.grok_step[n]) if paths.grok_step[n] >= 0 else None,
                 step_E=step_E[:ran], exact_E=paths.exact_NE[n, :ran], token_E=paths.token_NE[n, :ran],
@@ -255,7 +254,7 @@ def main() -> None:
     print(switches(rows))
     print(f"{len(paths.seeds)} seeds, {(paths.grok_step >= 0).sum()} grokked\n")
     looks = [Rung(5_000, (("token", 0.35, float("inf")),)), Rung(3_000, (("odd", 0.9, float("inf")),))]
-    report(looks, runs_of(paths, recipe, names), tune=True)
+    report(looks, runs_of(paths, recipe, names))
     print(transitions(state_NE, (1_000, 3_000, 6_000, 12_000, 20_000, 40_000, 60_000)))
     if args.moved:
         study = load_study(str(here / "moved.yaml"))

@@ -2,8 +2,7 @@
 
 Grokking is a jump after a long plateau, so ranks among seeds say nothing. But most losers show themselves early:
 they stay at the token accuracy of a model that has learnt next to nothing (0.2). No winner was seen there for
-long once it had met ten-digit numbers. measured.json has the constants and the experiments behind them;
-`python -m benchmarks.stopping` replays the rule over complete runs and tunes it.
+long once it had met ten-digit numbers. measured.json has the constants and the experiments behind them.
 
 Axes: L seed; R row (a seed at one of its evaluations).
 """

@@ -2,7 +2,6 @@
 
 A rung looks at a seed once, at its first evaluation at or past `at`. A study chooses its rungs. How often one
 is wrong depends on spec and recipe: measured.json has a few, and every study measures its own on its spared seeds.
-`python -m benchmarks.screening` replays screens on complete runs.
 
 Axes: L seed.
 """

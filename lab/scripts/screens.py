@@ -1,12 +1,9 @@
-"""What screens (trainer/stopping/screen.py) would have done to recorded complete runs, beside the hopeless rule.
+"""What screens (trainer/stopping/screen.py) would have done to complete runs, beside the rule for hopeless seeds.
 
-    python -m benchmarks.screening CURVES... [--screen "token 0.35 at 5000"]... [--tune]
-
-CURVES are homes or folders, as for benchmarks.stopping. For no rule, the hopeless rule, and each screen with
-the hopeless rule behind it: grokked seeds that are kept, of all (recall, with its exact 95 % interval); of
-the seeds that are called, those that grok, and how many at most (one-sided 95 %); and seed-steps for each
-grokked seed that is left, with a random tenth spared as studies do, and with nobody spared. `--tune` looks at
-a grid of steps, measures and probes and prints, for each recall, the cheapest: tuned on these runs, so to be
+For no rule, the hopeless rule, and each screen with the hopeless rule behind it: grokked seeds that are kept, of all
+(recall, with its exact 95 % interval); of the seeds that are called, those that grok, and how many at most (one-sided
+95 %); and seed-steps for each grokked seed that is left, with a random tenth spared as studies do, and with nobody
+spared. Then a grid of steps, measures and probes: for each recall the cheapest. That is tuned on these runs, so to be
 confirmed on others.
 
 Axes: E evaluation.
@@ -14,25 +11,48 @@ Axes: E evaluation.
 
 from __future__ import annotations
 
-import argparse
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from pathlib import Path
 
 import numpy as np
 import torch
 
-from benchmarks.recorded import Run, read
-from benchmarks.stopping import called_at, wrong_use
 from search.stats.intervals import LEVEL, exact_high, exact_low
+from trainer.recipe import Seed
 from trainer.recipe.seed import is_spared
 from trainer.stopping import HOPELESS, Rung
+from trainer.stopping.hopeless import progress_of
 
-FORM = re.compile(r"(\w+) ([0-9.]+)(?: to ([0-9.]+))? at ([0-9]+)")
 STEPS = (2_000, 3_000, 4_000, 5_000, 6_000, 8_000, 10_000, 12_000, 16_000, 20_000)
 TOKEN = tuple(n / 20 for n in range(3, 16))
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A seed that ended by itself. Steps count training steps; `steps` are those it ran, of `budget`."""
+
+    seed: Seed
+    budget: int
+    taught: int
+    """The step from which it met ten-digit numbers."""
+    steps: int
+    grok_step: int | None
+    step_E: np.ndarray
+    exact_E: np.ndarray
+    """Best exact match so far (float32), like token_E."""
+    token_E: np.ndarray
+    probes: Mapping[str, np.ndarray]
+    """What each probe read at each evaluation."""
+
+    @property
+    def grokked(self) -> bool:
+        return self.grok_step is not None
+
+    @property
+    def open_until(self) -> int:
+        """The evaluation that decided the seed: from it on no rule is asked."""
+        return self.steps if self.grok_step is None else self.grok_step
 
 
 @dataclass(frozen=True)
@@ -59,12 +79,13 @@ class Count:
         return self.steps_unspared / self.left_unspared if self.left_unspared else inf
 
 
-def rung_of(text: str) -> Rung:
-    """A rung as it is spelt, of one measure or probe. Raises ValueError."""
-    if (found := FORM.fullmatch(text)) is None:
-        raise ValueError(f"a screen is written as 'token 0.35 at 5000', got {text!r}")
-    name, low, high, at = found.groups()
-    return Rung(int(at), ((name, float(low), float(high or inf)),))
+def given_up_at(run: Run) -> int | None:
+    """The step at which the rule calls a run hopeless, as trainer/bank/tracker.py does, or None."""
+    step_E = torch.from_numpy(run.step_E)
+    progress_E = progress_of(step_E, torch.tensor(run.taught), torch.tensor(run.budget))
+    called_E = HOPELESS.is_futile(progress_E, torch.from_numpy(run.exact_E), torch.from_numpy(run.token_E))
+    called_E &= step_E < run.open_until
+    return int(step_E[called_E][0]) if bool(called_E.any()) else None
 
 
 def screened_at(rung: Rung, run: Run) -> int | None:
@@ -83,7 +104,7 @@ def replay(rungs: Sequence[Rung], runs: Sequence[Run], hopeless: bool = True) ->
     called = killed = steps = unspared = left = left_unspared = winners = 0
     for run in runs:
         looks = [s for rung in rungs if (s := screened_at(rung, run)) is not None]
-        given_up = called_at(HOPELESS, run) if hopeless else None
+        given_up = given_up_at(run) if hopeless else None
         ends = [*looks, *([given_up] if given_up is not None else [])]
         keeps = is_spared(run.seed)
         winners += run.grokked
@@ -110,7 +131,7 @@ HEAD = f"{'':<28}{'kept of the grokked':>26}{'false kills':>28}{'k steps each':>
 
 
 def candidates(runs: Sequence[Run]) -> Iterator[Rung]:
-    """What `--tune` looks at: token accuracy, and of each probe its quartiles as least values."""
+    """Rungs by token accuracy, and by each probe with its quartiles as least values."""
     for at in STEPS:
         for token in TOKEN:
             yield Rung(at, (("token", token, inf),))
@@ -131,33 +152,13 @@ def tuned(runs: Sequence[Run]) -> list[tuple[Rung, Count]]:
     return [best[kept] for kept in sorted(best, reverse=True)]
 
 
-def main(words: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
-    parser.add_argument("curves", type=Path, nargs="+", help="homes or folders")
-    parser.add_argument("--screen", action="append", default=[])
-    parser.add_argument("--tune", action="store_true")
-    args = parser.parse_args(words)
-    try:
-        rungs, (runs, _) = [rung_of(text) for text in args.screen], read(args.curves)
-        report(rungs, runs, args.tune)
-    except ValueError as error:
-        wrong_use(str(error))
-    except KeyError as error:
-        wrong_use(f"these runs have no probe {error}")
-
-
-def report(rungs: Sequence[Rung], runs: Sequence[Run], tune: bool) -> None:
+def report(rungs: Sequence[Rung], runs: Sequence[Run]) -> None:
     """Print the table."""
     print(HEAD)
     print(line("no rule", replay([], runs, hopeless=False)))
     print(line("the hopeless rule", replay([], runs)))
     for rung in rungs:
         print(line(str(rung), replay([rung], runs)))
-    if tune:
-        print("\nTuned on these runs:")
-        for rung, count in tuned(runs):
-            print(line(str(rung), count))
-
-
-if __name__ == "__main__":
-    main()
+    print("\nTuned on these runs:")
+    for rung, count in tuned(runs):
+        print(line(str(rung), count))
