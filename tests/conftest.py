@@ -12,7 +12,7 @@ import torch
 from mlflow.store.db import utils
 
 from search.run import worker
-from tests.commands import call
+from tests.commands import done
 from tests.homes import Trained, empty_home, made_up, quickly
 from tests.in_process import without_ray
 from tests.processes import short_folder
@@ -109,11 +109,11 @@ def trained(monkeypatch):
 
 @pytest.fixture(scope="session")
 def smoke(tmp_path_factory):
-    """A home with the shipped study `smoke`, run once for all who read it. A namespace: home, result."""
+    """A home with the shipped study `smoke`, run once for all who read it. A namespace: home."""
     home = tmp_path_factory.mktemp("smoke")
     with without_ray():
-        result = call("run", "smoke", "--home", home, code=0)
-    return SimpleNamespace(home=home, result=result)
+        done("run", "smoke", "--home", home)
+    return SimpleNamespace(home=home)
 
 
 @pytest.fixture

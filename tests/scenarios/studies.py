@@ -17,10 +17,10 @@ MIXED = SWEEP | {
 }
 """Seeds of different lengths: a trial begins beside the last seed of the one before."""
 SPECS = SWEEP | {
-    "configurations": [{"model": name} for name in ("57p", "67p", "74p", "100p", "456p")],
+    "configurations": [{"model": name} for name in ("57p", "67p", "456p")],
     "seeds": {"first": 1, "count": 2},
 }
-"""Five programs."""
+"""Three programs."""
 UNTIL = SWEEP | {"name": "until", "seeds": {"first": 1, "count": 4}, "until": {"grokked": 1, "max_seeds": 20}}
 SCREENED = SWEEP | {
     "name": "screened",

@@ -28,7 +28,7 @@ def workers(reports):
     return {worker for worker, _ in reports}
 
 
-@pytest.mark.parametrize(("study", "most"), [(MIXED, 2), (SPECS, 1)], ids=["one spec", "five specs"])
+@pytest.mark.parametrize(("study", "most"), [(MIXED, 2), (SPECS, 1)], ids=["one spec", "three specs"])
 def test_configurations_follow_in_the_slots_that_are_free_of_their_spec(study, most, reports, here):
     """The next spec in a bank of its own, in the same process."""
     run_whole(study, here)
@@ -43,7 +43,7 @@ def test_on_a_gpu_another_spec_has_a_worker_of_its_own(reports, here, monkeypatc
     """Its programs are compiled, and a process keeps what it has of a GPU."""
     monkeypatch.setattr(in_process, "FITS", Capacity(2, gpu=1.0))
     run(SPECS, here)
-    assert len(workers(reports)) >= 5
+    assert len(workers(reports)) >= 3
 
 
 # ---- failing
@@ -133,13 +133,9 @@ def test_what_was_cut_is_trained_when_more_is_asked_for(here):
 # ---- files that are edited
 
 
-@pytest.mark.parametrize("store", ["home/mlflow.db", "elsewhere.db"])
-def test_a_finished_study_is_extended_by_editing_its_file(store, here, monkeypatch):
-    """Also where MLflow's store knows nothing of it, which is filled."""
+def test_a_finished_study_is_extended_by_editing_its_file(here):
     run(SHORT | {"seeds": {"first": 5, "count": 2}}, here)
     before = rows_of(here / "home", "quick")
-    if store == "elsewhere.db":
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{here}/{store}")
     assert "\ntoo long: curriculum 7,000: after the last step, 8\n" in run_whole(SHORT, here).stdout
     assert rows_of(here / "home", "quick")[:2] == before, "what was recorded stays as it is"
 

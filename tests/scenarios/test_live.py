@@ -7,16 +7,15 @@ import pytest
 
 import search
 from search.store.home import Home
-from tests.browser import chromium, entrance_of, page_of, served, visible
 from tests.commands import done
 from tests.homes import forget_places, quickly, records_of
 from tests.leases import leave_dead
-from tests.processes import wait_until
 from tests.scenarios.studies import let_seed_7_grok
 from tests.scenarios.test_cut_off import facts
 from tracking import projection
 from tracking.projection import Projection
-from tracking.store import OUTCOME_TAG
+from tracking.store import OUTCOME_TAG, connect
+from tracking.views import addresses
 from trainer import MEASURES, Seed
 from trainer.bank import saved
 from trainer.outcomes import PROBE
@@ -110,6 +109,9 @@ def test_a_seed_that_trains_is_running_and_one_that_has_ended_has_its_outcome(li
     runs = [{name: run for name, run in before.items() if name != "57p"} for _, before in lived[1]]
     outcomes = [{status: tags[OUTCOME_TAG] for status, tags, *_ in some.values()} for some in runs]
     assert {"RUNNING": "running"} in outcomes and {"RUNNING": "running", "FINISHED": "grokked"} in outcomes
+    first, _ = lived[1][0]
+    tags = connect(first).get_experiment_by_name("live").tags
+    assert "seeds" in addresses("", "1", tags), "`ui` leads to their curves from the start"
 
 
 def test_what_a_killed_driver_leaves_is_gone_on_with_and_rebuilt_alike(lived):
@@ -139,18 +141,3 @@ def test_a_state_that_is_damaged_or_of_something_else_is_no_curve(lived):
     rest = b"x" * 5_000
     for damaged in (b"", b"x" * 8, saved.digest(b""), saved.digest(rest) + rest, rest):
         assert saved.result_of(configuration.pair(Seed.of(5)), configuration.trained, damaged) is None
-
-
-@pytest.mark.end_to_end
-@pytest.mark.full
-def test_a_browser_shows_curves_of_seeds_that_train(lived, tmp_path_factory):
-    """MLflow's UI on what a driver had written before any seed had ended."""
-    half = next(home for home, before in lived[1] if reached(before) >= 4)
-    folder = tmp_path_factory.mktemp("served")
-    shutil.copytree(half.path, folder / "adder-runs")
-    with served(folder) as ui, chromium(tmp_path_factory.mktemp("profile")) as browser:
-        browser.get(entrance_of(ui))
-        browser.get(page_of(ui, "live", "seeds"))
-        visible(browser, "Seeds over steps", "seed 5", "seed 8", "loss")
-        curves = ".js-plotly-plot .scatterlayer path.js-line"
-        wait_until(lambda: len(browser.find_elements("css selector", curves)) >= 4, "curves of seeds that train")

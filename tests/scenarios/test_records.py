@@ -1,30 +1,33 @@
-"""Records and pictures of a study that has really run."""
+"""A study's pictures in MLflow, and the checkpoint of a configuration that is named."""
 
 import pytest
 
 from search.analysis.frames import records
 from search.errors import UserError
 from tests.commands import done, fails_with_one
-from tests.reference import client_of, runs_of
-from tracking.store import STUDY_TAG
+from tests.homes import Recorder, empty_home, recorded, study_of
 
-pytestmark = [pytest.mark.end_to_end, pytest.mark.usefixtures("here")]
+pytestmark = pytest.mark.usefixtures("here")
 
 
-def test_the_studys_pictures_are_in_mlflow(smoke):
-    client = client_of(smoke.home)
-    (own,) = (run for run in runs_of(client, "smoke") if STUDY_TAG in run.data.tags)
-    assert own.info.run_name == "study smoke" and own.info.status == "FINISHED"
-    names = {item.path for item in client.list_artifacts(own.info.run_id)}
-    assert names == {"study.json", "pictures"}, "no table: nothing was trained with and without a constraint"
-    pictures = {item.path for item in client.list_artifacts(own.info.run_id, "pictures")}
+def test_the_studys_pictures_are_in_mlflow():
+    study = Recorder(empty_home("home"), study_of())
+    study.seeds((1, 2))
+    study.write_pages()
+    study.done()
+    client, own = study.tracker.client, study.tracker.study_run().id
+    names = {item.path for item in client.list_artifacts(own)}
+    assert "pictures" in names and not any("table" in name for name in names), "nothing was trained with and without"
+    pictures = {item.path for item in client.list_artifacts(own, "pictures")}
     assert {"pictures/grokking-curves.png", "pictures/time-to-grok.png"} <= pictures
 
 
-def test_pull_by_configuration(smoke, tmp_path):
-    key = records("smoke", "configurations", home=smoke.home)["configuration"][0]
-    words = ("pull", "smoke", "--home", smoke.home, "-o", tmp_path / "c", "--configuration")
+@pytest.mark.usefixtures("quick")
+def test_pull_by_configuration():
+    recorded("home", (1, 2))
+    key = records("sweep", "configurations", home="home")["configuration"][0]
+    words = ("pull", "sweep", "--home", "home", "-o", "c", "--configuration")
     done(*words, key[:4])
     assert f"has no configuration 'zzz'; valid: {key}" in fails_with_one(2, *words, "zzz")
     with pytest.raises(UserError, match=r"of: unknown 'seed'; did you mean seeds\?"):
-        records("smoke", "seed", home=smoke.home)
+        records("sweep", "seed", home="home")

@@ -53,6 +53,7 @@ def ui(folder):
         yield ui
 
 
+@pytest.mark.full
 def test_the_views_open_on_the_rates_and_on_drawn_charts(ui, tmp_path):
     with chromium(tmp_path) as browser:
         browser.get(entrance_of(ui))
@@ -166,10 +167,10 @@ def test_a_proxys_host_and_path_are_its_own(folder):
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("number", "is_up"),
-    [(signal.SIGTERM, False), (signal.SIGTERM, True), (signal.SIGKILL, True), (signal.SIGINT, True)],
+    [(signal.SIGTERM, False), (signal.SIGKILL, True), (signal.SIGINT, True)],
 )
 def test_it_ends_with_all_that_it_started(folder, number, is_up):
-    """Also while it is coming up."""
+    """Also while it is coming up; a SIGTERM to one that is up ends every test here (`served`)."""
     with started(folder) as (command, address):
         command.wait_for(lambda: address in command.printed() and (is_healthy(address) or not is_up), "its address")
         time.sleep(0 if is_up else 1)  # it loads MLflow's server
