@@ -29,7 +29,7 @@ from own_modules.tapes import choice
 from search.analysis.frames import as_columns
 from search.run.speeds import fastest_share
 from search.study.trial import Configuration
-from tests import CERTIFICATES, by_tier
+from tests import CERTIFICATES
 from tests.banks import engine_tokens, finish
 from tests.commands import refusal
 from tests.unit import test_problems
@@ -123,27 +123,9 @@ def test_a_bank_gives_each_seed_the_loss_and_the_gradient_of_a_loop(name):
         assert abs(float(loss) - total) < 1e-3
 
 
-@pytest.mark.parametrize("name", by_tier(list(NETS), ["Net"]))
-def test_a_seed_trains_alike_alone_in_company_and_after_an_interruption(name):
-    spec, recipe = spec_of(name, NETS[name]), Recipe(**QUICK)
-    pairs = [Pair(recipe, Seed.of(n)) for n in range(3)]
-    together, alone = Bank(spec, pairs), Bank(spec, pairs[1:2])
-    together.advance()
-    states = together.save_all([0, 1, 2])
-    other = Bank(spec, pairs)
-    assert other.restore_all(dict(enumerate(states))) == [0, 1, 2]
-    for bank in (together, other, alone):
-        finish(bank)
-    for n in range(3):
-        assert torch.equal(together.result(n).theta_P, other.result(n).theta_P)
-        assert not torch.equal(together.result(n).theta_P, spec.initial(n))
-    torch.testing.assert_close(together.result(1).theta_P, alone.result(0).theta_P, rtol=0, atol=1e-4)
-
-
-@pytest.mark.parametrize("optimiser", ["adamw", "sgd", "lion"])
-def test_every_optimiser_tie_and_freeze_works_as_for_any_family(optimiser):
+def test_an_optimiser_a_freeze_and_ties_work_as_for_any_family():
     spec = spec_of()
-    fields = QUICK | {"optimiser": optimiser, "freeze": ((0, "table_weight"),), "batch": 200}
+    fields = QUICK | {"optimiser": "lion", "freeze": ((0, "table_weight"),), "batch": 200}
     bank = finish(Bank(spec, [Pair(Recipe(**fields), Seed.of(0))]))
     before, after = (spec.layout.split(t[None]) for t in (spec.initial(0), bank.result(0).theta_P))
     assert torch.equal(before["table_weight"], after["table_weight"])
@@ -154,16 +136,6 @@ def test_every_optimiser_tie_and_freeze_works_as_for_any_family(optimiser):
     bank = finish(Bank(tied, [Pair(Recipe(**QUICK), Seed.of(0))]))
     assert bank.backend.name == "native" and tied.logits == 11
     assert verify(tied, bank.result(0).theta_P).total == 121
-
-
-def test_a_net_groks_and_every_row_is_verified():
-    spec = spec_of(task="parity bits=6 of=2")
-    recipe = Recipe(steps=400, batch=64, lr=0.01, eval_every=50, hold=0, warmup=0)
-    bank = finish(Bank(spec, [Pair(recipe, Seed.of(n)) for n in range(6)]))
-    best = max((bank.result(n) for n in range(6)), key=lambda result: result.best_exact)
-    assert best.best_exact == 1.0
-    checked = verify(spec, best.theta_P)
-    assert checked.verified and checked.total == 64
 
 
 # What it is

@@ -1,7 +1,6 @@
 """Studies of modules and of tasks of rows: what they record, what knows them, what refuses them."""
 
 import json
-import pickle
 import re
 import shutil
 import subprocess
@@ -13,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import search
-from model.trust import NAMED, Untrusted
+from model.trust import NAMED
 from search.errors import UserError
 from search.study.file import load_study, parse_study
 from tests import ROOT, needs_plugins
@@ -21,9 +20,7 @@ from tests.commands import call, done, own_environment, refusal, refused_for_its
 from tests.homes import unpictured
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.files import trusted
-from trainer.recipe import Recipe
 from trainer.recipe.passed import passed
-from trainer.recipe.stages import road_of
 
 pytestmark = pytest.mark.usefixtures("here")
 STUDY = {
@@ -274,17 +271,6 @@ def test_a_module_is_narrowed_in_stages_and_trained_again_without_its_file():
     done("pull", "mine", "--best", "-o", "b", "--home", "home")
     assert "θ is bitwise the same" in done("rerun", "b")
     done("report", "mine", "-o", "r.html", "--home", "home")
-
-
-def test_a_worker_runs_the_modules_of_the_stages_that_a_driver_sends(monkeypatch):
-    recipe = parse_study(json.dumps(STUDY | staged(TO_THREE, hidden=3)), "x").base_recipe
-    sent = pickle.dumps(recipe)
-    monkeypatch.setattr("model.trust.LETS_RUN", [NAMED.__contains__])
-    NAMED.clear()
-    road_of.cache_clear()
-    with pytest.raises(Untrusted, match=r"nets.py:Net is code .* --trust runs it"):
-        Recipe(**recipe.as_dict())
-    assert road_of(pickle.loads(sent))[0].spec.label == "Net"
 
 
 def test_a_smaller_module_is_not_inside_a_larger_one():

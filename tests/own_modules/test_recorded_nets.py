@@ -373,13 +373,6 @@ def test_what_tapes_do_not_have_is_named_and_goes_by_torch(make, why):
     assert "\n" not in found.why
 
 
-def test_what_cannot_be_recorded_trains_by_torch():
-    bank = small(Wrapped(make=Sorts), [1])
-    assert isinstance(bank.backend, TorchBackend)
-    bank.advance()
-    assert not torch.equal(bank.result(0).theta_P, bank.spec.initial(1))
-
-
 def test_what_is_large_goes_by_torch(monkeypatch):
     for name, word in LIMITS.items():
         choice._choose.cache_clear()

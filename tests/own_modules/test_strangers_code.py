@@ -3,7 +3,6 @@ package with a task, a module and a family. `make test-full`.
 """
 
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -12,7 +11,7 @@ import sys
 import pytest
 
 from tests import ROOT
-from tests.commands import COMMAND, adder_search, own_environment
+from tests.commands import COMMAND, own_environment
 from tests.machines import machines
 from tests.reference import rows_of, running_study, wait_for_progress
 from tests.services import need_services, ray_cluster
@@ -41,16 +40,6 @@ INSTALLED = SHARED | {
         {"model": {"family": "window", "hidden": 3}, "recipe": {"steps": 2_000, "hold": 2_000, "batch": 32}},
     ],
 }
-ALONE = """
-import json, sys, torch
-sys.modules.update(dict.fromkeys(("model", "trainer", "search", "adder_search")))  # which cannot be imported now
-sys.path.insert(0, ".")
-from {place} import {name}
-spec = json.load(open("checkpoint.json"))["spec"]
-net = {name}(**spec["args"])
-net.load_state_dict(torch.load("state_dict.pt", weights_only=True))
-print(list(net(torch.tensor([{tokens}])).shape))
-"""
 
 
 def write_package(site):
@@ -106,44 +95,8 @@ def check(study, folder, options):
     assert ended.returncode == 0, ended.stderr
 
 
-def said(folder, options, *words):
-    known = {"PYTHONPATH": options["environment"]["PYTHONPATH"], "ADDER_SEARCH_HOME": str(folder / "home")}
-    ended = adder_search(*words, cwd=folder, environment=known)
-    assert ended.code == 0, ended
-    return ended.out
-
-
-def alone(folder, place, name, tokens):
-    """What a checkpoint gives in a Python that can import torch, and nothing of adder-search."""
-    words = [sys.executable, "-I", "-c", ALONE.format(place=place, name=name, tokens=tokens)]
-    ended = subprocess.run(words, cwd=folder, env=own_environment(), capture_output=True, text=True)
-    assert ended.returncode == 0, ended.stderr
-    return ended.stdout
-
-
-def test_a_module_of_the_drivers_file(around):
+@pytest.mark.parametrize("study", [MINE, INSTALLED], ids=["a file's", "a package's"])
+def test_a_study_of_their_code_is_killed_and_gone_on_with(study, around):
     folder, options = around
-    killed_and_gone_on(MINE, folder, options)
-    check(MINE, folder, options)
-    (folder / "nets.py").rename(folder / "gone.py")
-    table = said(folder, options, "table", "mine")
-    assert re.search(r"\| tied +\| trains", table)
-    said(folder, options, "report", "mine", "-o", "mine.html")
-    said(folder, options, "pull", "mine", "--best", "-o", "best")
-    assert "64/64 VERIFIED" in said(folder, options, "verify", "best")
-    assert "θ is bitwise the same" in said(folder, options, "rerun", "best")
-    assert alone(folder / "best", "nets", "Net", [0, 1, 1, 0, 1, 0, 2]) == "[1, 12]\n"
-
-
-def test_a_task_a_module_and_a_family_of_an_installed_package(around):
-    folder, options = around
-    killed_and_gone_on(INSTALLED, folder, options)
-    check(INSTALLED, folder, options)
-    said(folder, options, "report", "installed", "-o", "installed.html")
-    for number, model in enumerate(("3,472 parameters (Tiny) sort", "60 parameters (window)")):
-        said(folder, options, "pull", "installed", "--seed", "5", "--model", model, "-o", f"best{number}")
-        about = (folder / f"best{number}/checkpoint.json").read_text()
-        assert '"my-nets": "3"' in about
-        assert "θ is bitwise the same" in said(folder, options, "rerun", f"best{number}")
-    shutil.copy(folder / "site/adder_nets.py", folder / "best0")
-    assert alone(folder / "best0", "adder_nets", "Tiny", [3, 1, 2, 4]) == "[1, 4, 5]\n"
+    killed_and_gone_on(study, folder, options)
+    check(study, folder, options)
