@@ -2,8 +2,6 @@
 afresh.
 """
 
-import sys
-
 import pytest
 
 from search.run.entry import renamed
@@ -11,7 +9,6 @@ from search.store.home import Home
 from search.store.ledger import Ledger
 from search.store.study_records import StudyRecords
 from search.study.file import load_study
-from tests import ROOT
 from tests.commands import adder_search, call, done, fails_with_one
 from tests.homes import study_of
 from tests.processes import wait_until
@@ -43,20 +40,7 @@ def test_a_run_in_a_folder_of_things_that_must_not_be_taken_for_ours(tmp_path):
     check_whole(tmp_path / "adder-runs", SMOKE, expected(SMOKE))
 
 
-@pytest.fixture(params=["alone", "ray"])
-def background(request, here, monkeypatch):
-    """Processes of --detach train by themselves, or by real Ray."""
-    if request.param == "alone":
-        (python := here / "python").write_text(
-            f'#!/bin/sh\nshift 3\ncd {ROOT}\nexec {sys.executable} -m tests.in_process "$@"\n'
-        )
-        python.chmod(0o755)
-        monkeypatch.setattr(sys, "executable", str(python))
-        monkeypatch.setenv("LEASE_S", "6")
-
-
 @pytest.mark.full
-@pytest.mark.usefixtures("background")
 def test_a_study_in_the_background_is_alone_and_is_stopped_by_name(here):
     file, home = write_study(here, LONG), here / "adder-runs"
     connect(Home(home), creates=True)  # its tables, which take a process of its own seconds
