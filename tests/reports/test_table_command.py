@@ -18,7 +18,6 @@ from reports.records import shipped_records
 from reports.table_figure import table_figure
 from reports.table_text import count, details, discovered, markdown, times, write_table
 from reports.verdicts import published
-from search import plugins
 from tests.commands import done, fails_with_one
 from tests.reports.test_flags import ADDITIVE, one_flag
 from tests.reports.test_flags import seeds_of as seeds_of_grid
@@ -247,8 +246,16 @@ def test_files_that_cannot_be_read(name, content, message, here):
     assert fnmatch(fails_with_one(2, "table", name), message)
 
 
-@pytest.mark.parametrize("column", ["study", "configuration", "experiment_id", "run_id"])
-@pytest.mark.parametrize("text", ["![x](http://e/x.png)", "<img src=x>", "a\nb", "../../x", "x" * 200])
+@pytest.mark.parametrize(
+    ("column", "text"),
+    [
+        ("study", "![x](http://e/x.png)"),
+        ("configuration", "<img src=x>"),
+        ("experiment_id", "a\nb"),
+        ("run_id", "../../x"),
+        ("run_id", "x" * 200),
+    ],
+)
 def test_a_name_in_a_file_is_a_name(column, text, here):
     """It is shown in tables of Markdown, and in their links."""
     (shipped,) = [f for f in shipped_records() if f.endswith("/constraints-configurations.parquet")]
@@ -257,10 +264,3 @@ def test_a_name_in_a_file_is_a_name(column, text, here):
     frame.to_parquet("x.parquet")
     said = fails_with_one(2, "table", "x.parquet")
     assert said.startswith("configuration '") and said.endswith("is no name") and said.isprintable()
-
-
-def test_what_the_notebook_adds_to_the_table_says_how_to_add_it(here, monkeypatch):
-    added = plugins.added
-    monkeypatch.setattr(plugins, "added", lambda group: {} if group == plugins.PARTS else added(group))
-    said = fails_with_one(2, "table", "--shipped", "--interactions")
-    assert said == "--interactions needs the research notebook: pip install -e ./lab"
