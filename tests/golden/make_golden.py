@@ -1,6 +1,6 @@
 """Write the golden files, after a change meant to change them: `python -m tests.golden.make_golden NAME ...`.
 
-NAME: defaults, keys, records, listings, checkpoints, messages or curves; without any, all of them.
+NAME: defaults, keys, reports, listings, checkpoints, messages or curves; without any, all of them.
 """
 
 import dataclasses
@@ -91,7 +91,7 @@ def keys():
     return {name: keys_of(path) for name, path in sorted(study_files().items())}
 
 
-# ---- what commands say of a recorded home
+# ---- the report of recorded studies
 
 LISTED = """
 name: listed
@@ -134,31 +134,15 @@ def record_home(folder):
     homes.drive(home, homes.study_of(SEARCHED), grokked=(31, 33, 91))
 
 
-def records():
-    """What the commands say of the recorded home: JSON as it is, the report as lines of text."""
+def reports():
+    """The report of each study of the recorded home, as lines of text."""
     with TemporaryDirectory() as folder, homes.quickly():
-        home, page, table = (Path(folder, name) for name in ("runs", "report.html", "records.json"))
+        home, page, found = Path(folder, "runs"), Path(folder, "report.html"), {}
         record_home(home)
-
-        def said(*words):
-            return json.loads(call(*words, "--home", home).output)
-
-        def written(target, *words):
-            done(*words, "-o", target, "--home", home)
-            return target.read_text("utf-8")
-
-        answers = {
-            "status": said("status", "--json"),
-            "best": said("best", "--json"),
-            "best --lineage": said("best", "searched", "--lineage", "--json"),
-            "table": said("table", "--format", "json"),
-        }
         for study in ("listed", "searched"):
-            answers[f"status {study}"] = said("status", study, "--json")
-            answers[f"report {study}"] = lines_of(written(page, "report", study))
-            for of in ("configurations", "seeds"):
-                answers[f"records {study} {of}"] = json.loads(written(table, "records", study, "--of", of))
-        return json.loads(json.dumps(plain(answers)).replace(str(home), "HOME"))
+            done("report", study, "-o", page, "--home", home)
+            found[study] = lines_of(page.read_text("utf-8"))
+        return json.loads(json.dumps(plain(found)).replace(str(home), "HOME"))
 
 
 RANDOM = re.compile(r"(?<![0-9a-f])[0-9a-f]{32}(?![0-9a-f])")
@@ -374,7 +358,7 @@ def all_curves():
 # ---- files
 
 WRITERS = {
-    "defaults": defaults, "keys": keys, "records": records, "listings": listings, "checkpoints": checkpoints,
+    "defaults": defaults, "keys": keys, "reports": reports, "listings": listings, "checkpoints": checkpoints,
     "messages": messages, "curves": all_curves,
 }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""What is stored is made again: keys and fields of all studies, curves to the bit, answers of commands.
+"""What is stored is made again: keys and fields of all studies, curves to the bit, answers of commands, reports.
 
 Descents: tests/compress/test_golden.py.
 
@@ -20,7 +20,7 @@ from tests.golden.make_golden import (
     listings,
     messages,
     plain,
-    records,
+    reports,
     stored,
     study_files,
 )
@@ -79,8 +79,8 @@ def test_runs_print_the_same(study):
 
 
 @needs_plugins
-def test_the_commands_say_the_same():
-    answers, expected = records(), stored("records")
+def test_reports_say_the_same():
+    answers, expected = reports(), stored("reports")
     assert answers.keys() == expected.keys()
     for name, answer in answers.items():
         assert answer == plain(expected[name]), name
