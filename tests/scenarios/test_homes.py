@@ -18,6 +18,7 @@ from search.analysis.frames import RecordSet, configuration_rows
 from search.errors import Failure
 from search.stats.metrics import MAY_BE_ZERO
 from search.store.home import Home
+from tests import by_tier
 from tests.commands import done, fails_with_one, refusal
 from tests.homes import STUDY, Recorder, empty_home, forget_places, quickly, recorded, records_of, snapshot, study_of
 from tests.reference import client_of, runs_of
@@ -151,7 +152,7 @@ def packed(old, new):
         tar.extractall(new, filter="data")
 
 
-@pytest.mark.parametrize("bring", [shutil.move, packed])
+@pytest.mark.parametrize("bring", by_tier([shutil.move, packed], [shutil.move]))
 def test_a_home_at_another_place_is_as_it_was_and_goes_on_there(bring, toggled, here):
     old, new = Path("an old_place/runs"), Path("new place/of/runs")
     shutil.copytree(toggled.path, old)

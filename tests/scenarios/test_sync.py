@@ -10,6 +10,7 @@ from mlflow import MlflowClient
 from mlflow.entities import ViewType
 
 from search.store.home import Home
+from tests import by_tier
 from tests.commands import call, done, fails_with_one
 from tests.homes import drive, empty_home, forget_places, quickly, records_of, study_of, two_studies
 from tests.leases import dead_owner
@@ -81,7 +82,10 @@ def test_what_is_lost_in_mlflow_is_written_again(loss, home, was):
         assert facts(home) == was
 
 
-@pytest.mark.parametrize("loss", ["the configuration's run", "the study's run", "the experiment", "the store"])
+NOTICED = ["the configuration's run", "the study's run", "the experiment", "the store"]
+
+
+@pytest.mark.parametrize("loss", by_tier(NOTICED, ["the experiment", "the store"]))
 def test_a_run_with_nothing_to_train_writes_it_too(loss, home, was, caplog):
     LOSSES[loss](home)
     forget_places()
