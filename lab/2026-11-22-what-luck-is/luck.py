@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from screens import Run, report  # beside this file
 
-from lab.scripts.screens import Run, report
 from model import Spec, preset
 from trainer import Seed
 from trainer.data.problems import selection
@@ -157,7 +157,7 @@ def rows_of(paths: Paths, names: Sequence[str], every: int = 1_000) -> list[dict
 
 
 def runs_of(paths: Paths, recipe: Recipe, names: Sequence[str]) -> list[Run]:
-    """The seeds as lab/scripts/screens.py replays them."""
+    """The seeds as screens.py replays them."""
     step_E = (np.arange(paths.evaluations) + 1) * recipe.eval_every
     runs = []
     for n, seed in enumerate(paths.seeds):
