@@ -127,10 +127,15 @@ def commit() -> str | None:
 # The command
 
 
+def numbers(text: str) -> list[int]:
+    """Read whole numbers with commas between them."""
+    return [int(number) for number in text.split(",")]
+
+
 def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.throughput", description=__doc__.splitlines()[0])
     parser.add_argument("--rung", default="57p")
-    parser.add_argument("--seeds", default="1,8,16", help="numbers of seeds, a row each")
+    parser.add_argument("--seeds", type=numbers, default="1,8,16", help="numbers of seeds, a row each")
     parser.add_argument("--batch", type=int, default=Recipe().batch, help="problems in a step")
     parser.add_argument("--processes", type=int, default=1, help="that share the seeds")
     parser.add_argument("--threads", type=int, help="of each process (default: the cores divided by them)")
@@ -142,7 +147,7 @@ def main(words: Sequence[str] | None = None) -> None:
     threads = args.threads or max(usable_cores() // args.processes, 1)
     setup = Setup(args.rung, args.batch, args.processes, threads, args.seconds)
     rows: list[dict[str, Any]] = []
-    for seeds in map(int, args.seeds.split(",")):
+    for seeds in args.seeds:
         rows.append({"seeds": seeds, "seed_steps_per_s": measure(setup, seeds)})
         print(f"{seeds} seeds: {rows[-1]['seed_steps_per_s']:,.0f} seed-steps/s", flush=True)
         if args.json:
