@@ -84,7 +84,7 @@ def estimate(study: Study, home: Home, rows: Sequence[SeedRecord] = (), records:
         training = _rounds(study, len(rows), rates.other, fits)
     else:
         known = forecast(study, rows, records)
-        training = _whole(study, listed, rows, rates, known, fits, share["CPU"])
+        training = _whole(study, listed, rates, known, fits, share["CPU"])
 
     lines = [f"{study.name}: {study.about}" if study.about else study.name, *training.lines]
     lines += [_line(name, text) for name, text in kind.warnings()]
@@ -96,7 +96,7 @@ def estimate(study: Study, home: Home, rows: Sequence[SeedRecord] = (), records:
     lines.append(_line("resources", f"{banks}, at nice {NICE} ({NICENESS} sets it)"))
     if here["GPU"]:
         lines.append(_line("where", _where(study, fits, cores, sharing)))
-    lines += [*_cards(study), *_code(listed, fits), *_busy(cores)]
+    lines += [*_cards(study), *_code(listed, fits)]
     lines.append(_line("home", str(home.path)))
     speed = f"{training.rate:,.0f} seed-steps/s a bank ({rates.source})"
     lines.append(_line("estimated time", f"{training.time} at {speed}"))
@@ -118,17 +118,11 @@ def _rounds(study: Study, recorded: int, rate: float, fits: Capacity) -> _Traini
     steps = study.kind.round_size * len(study.first_seeds) * study.base_recipe.steps
     seconds = steps / (rate * fits.concurrent)
     time = f"{duration(seconds)} a round"
-    return _Training(study.kind.plan_round(recorded), time, rate, _later(study, False, True))
+    return _Training(study.kind.plan_round(recorded), time, rate, _later(study, has_search=True))
 
 
 def _whole(
-    study: Study,
-    listed: Sequence[Configuration],
-    rows: Sequence[SeedRecord],
-    rates: _Rates,
-    known: Forecast,
-    fits: Capacity,
-    cores: float,
+    study: Study, listed: Sequence[Configuration], rates: _Rates, known: Forecast, fits: Capacity, cores: float
 ) -> _Training:
     """Plan a study whose seeds are known, or bounded, before it begins. cores: of a bank."""
     seeds = dict.fromkeys(listed, 0) | (known.search + known.confirmation)
@@ -138,16 +132,22 @@ def _whole(
     # What is about to train says more of a bank's speed than all that could be trained.
     rate = sum(steps.values()) / total_s if total_s else rates.other
 
-    at_once, banks = _banks(study, seeds, fits)
+    shapes = BankShapes(study)
+    slots = max(shapes.slots_of(c.program, fits) for c in seeds)
+    at_once = min(fits.concurrent, sum(seeds.values()))
+    may_grow = study.kind.proposes or study.until.grokked or study.allocation or study.confirm
+    more = "; more follow" if at_once and may_grow else ""
+    banks = _line("banks", f"{at_once} at once, of {counted(slots, 'slot')} each{more}")
+
     time = f"about {duration(total_s / max(1, at_once))} once it trains"
     if hours := _core_hours(total_s * cores, fits):
         time += f", {hours}"
     if known.search:
         time += _time_to_confirm(study, rate, fits, cores)
 
-    lines = [*_configurations(study, listed, known), *_not_asked(study, listed, rows), banks]
+    lines = [*_configurations(study, listed, known), banks]
     core_hours = {c: cores * each / 3_600 for c, each in seconds.items()}
-    later = [*study.kind.plan_design(seeds, core_hours), *_later(study, len(listed) > 1, bool(known.search))]
+    later = [*study.kind.plan_design(seeds, core_hours), *_later(study, bool(known.search))]
     return _Training(lines, f"{time},", rate, later)
 
 
@@ -166,38 +166,6 @@ def _core_hours(core_s: float, fits: Capacity) -> str:
     """Return core-seconds in words; nothing where they are few, or a GPU's time is what counts."""
     hours = core_s / 3_600
     return "" if hours < 0.05 or fits.on_gpu else f"{hours:,.1f} core-hours"
-
-
-def _banks(study: Study, to_train: Mapping[Configuration, int], fits: Capacity) -> tuple[int, str]:
-    """Return the number of banks that train at once, and the plan's line on them. to_train: seeds by configuration."""
-    shapes, seeds = BankShapes(study), sum(to_train.values())
-    slots = max(shapes.slots_of(c.program, fits) for c in to_train)
-    at_once = min(fits.concurrent, seeds)
-
-    line = _line("banks", f"{at_once} at once, of {counted(slots, 'slot')} each")
-    may_grow = study.kind.proposes or study.until.grokked or study.allocation or study.confirm
-    if seeds and may_grow:
-        line += "; more follow"
-    elif seeds > at_once * slots:
-        line += "; the others take the slots that fall free"
-    return at_once, line
-
-
-def _busy(cores: float) -> list[str]:
-    """Return a line where other programs are at work, by the machine's load of the last minute."""
-    load = os.getloadavg()[0]
-    if load <= cores / 2 or os.environ.get("RAY_ADDRESS"):  # a cluster trains elsewhere
-        return []
-    return [_line("load", f"{load:.1f} on {cores:g} cores: other programs are at work, so it will take longer")]
-
-
-def _not_asked(study: Study, listed: Sequence[Configuration], rows: Sequence[SeedRecord]) -> list[str]:
-    """Return a line on recorded seeds of configurations that the file has no more."""
-    if study.kind.proposes:  # its configurations are not listed
-        return []
-    keys = {c.key for c in listed}
-    others = sum(row.configuration not in keys for row in rows)
-    return [_line("not asked for", f"{others:,} recorded seeds of other configurations, which stay")] if others else []
 
 
 def _where(study: Study, fits: Capacity, cores: float, sharing: str) -> str:
@@ -308,11 +276,11 @@ def _worth(study: Study, listed: Sequence[Configuration]) -> list[str]:
     return [text]
 
 
-def _later(study: Study, several: bool, has_search: bool) -> list[str]:
+def _later(study: Study, has_search: bool) -> list[str]:
     """Return a line for each thing that follows the first round. has_search: its seeds are not all trained."""
     lines = []
     if study.until.max_seeds:
-        each = "of each configuration " if several else ""
+        each = "of each configuration " if len(study.listed) > 1 else ""
         limit = sum(map(len, study.rounds))
         lines.append(f"until {study.until.grokked} {each}grokked, rounds up to {limit:,} seeds in all")
 
