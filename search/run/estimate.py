@@ -15,7 +15,7 @@ from search.run.packing import BankShapes, Capacity, check_resources, local_reso
 from search.run.snapshot import duration
 from search.run.spared import BLOCK
 from search.run.speeds import BATCH, core_rate, fewest_for_gpu, has_cpp, measured_on_cores
-from search.stats.counting import WIDER, GrokRate
+from search.stats.counting import GrokRate, group_by
 from search.stats.intervals import LEVEL, exact_high
 from search.stats.record import SeedRecord
 from search.store.home import Home
@@ -249,12 +249,8 @@ def _worth(study: Study, listed: Sequence[Configuration]) -> list[str]:
     low, high = GrokRate(grokked, each).interval
     text = f"if {grokked:,} of {each:,} seeds grok: {low:.0%} to {high:.0%}"
 
-    rules = () if study.kind.has_stages else study.stop.rules
-    unmeasured = [rule for rule in rules if not all(rule.suits(c.spec.task) for c in listed)]
-    if unmeasured:
-        off = ", ".join(rule.title.lower() for rule in unmeasured)
-        return [f"{text}; {off}: not measured for this task, so off"]
-    if not rules:
+    rules = [rule for rule in study.stop.rules if all(rule.suits(c.spec.task) for c in listed)]
+    if study.kind.has_stages or not rules:
         return [text]
 
     # One seed of each block is spared and trains on, which bounds how many of the others would have grokked.
@@ -267,11 +263,12 @@ def _worth(study: Study, listed: Sequence[Configuration]) -> list[str]:
     if measured and len(measured) == len(shares) and not study.kind.space:
         missed = ended * max(measured)
 
-    wider = GrokRate(grokked, each, missed=missed).interval[1]
+    rate = GrokRate(grokked, each, missed=missed)
+    _, wider = rate.interval
     if wider > high + 0.005:  # else both are the same percentage
         text += f"; to {wider:.0%} if rules end the other {ended:,}, of which some might have grokked"
     off = ", ".join(f"{rule.key}: off" for rule in rules if rule.is_default)
-    if off and wider > high + WIDER:
+    if off and rate.is_widened:
         return [text, f"for a rate set stop: {{{off}}}"]
     return [text]
 
@@ -317,16 +314,9 @@ def _expected_rates(
 
 def _recorded_rates(rows: Sequence[SeedRecord]) -> _Rates | None:
     """Return the speeds of recorded seeds; None without any."""
-    by_key: dict[str, list[float]] = {}
-    for row in rows:
-        if row.seed_steps_per_s:
-            by_key.setdefault(row.configuration, []).append(row.seed_steps_per_s)
-    if not by_key:
-        return None
-
-    overall = median(rate for rates in by_key.values() for rate in rates)
-    medians = {key: median(rates) for key, rates in by_key.items()}
-    return _Rates(medians, overall, "measured here")
+    timed = group_by((row for row in rows if row.seed_steps_per_s), "configuration")
+    medians = {key: median(row.seed_steps_per_s or 0.0 for row in some) for key, some in timed.items()}
+    return _Rates.of(medians, "measured here") if medians else None
 
 
 def _tried_rates(study: Study, programs: Mapping[str, _Program]) -> _Rates | None:
