@@ -128,7 +128,6 @@ class Progress:
             elapsed_s=time.monotonic() - self.start,
             is_open=bool(study.until.grokked or study.allocation or study.kind.round_size or study.confirm),
             confirming=sum(True in state.pending.values() for state in run.states.values()),
-            holding=self._holding(),
         )
 
     def seed_steps_left(self) -> float:
@@ -188,14 +187,6 @@ class Progress:
             "training": [[key, step, count] for (key, step), count in training.items()],
             "steps": [[*key, step] for key, step in steps.items()] if len(steps) <= MOST_STEPS else [],
         }
-
-    def _holding(self) -> dict[str, int]:
-        """Return the grokked seeds that train on, with steps to hold, if nothing else of the search does."""
-        searching = [pair for pair in self._running() if not pair.confirmation]
-        has_enough = self.planner.study_run.has_enough
-        if not all(pair.has_grokked and has_enough(pair.configuration) for pair in searching):
-            return {}
-        return {str(pair.seed): pair.configuration.recipe.hold for pair in searching}
 
 
 # ---- the display: a live line in a terminal, a plain one every few seconds elsewhere

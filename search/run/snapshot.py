@@ -1,7 +1,7 @@
 """One moment of a study that runs, and what is said of it."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 BAR = 20
@@ -33,8 +33,6 @@ class Snapshot:
     """True if more seeds may be asked for, as results decide."""
     confirming: int = 0
     """Configurations that train fresh seeds."""
-    holding: dict[str, int] = field(default_factory=dict)
-    """Steps that grokked seeds are to hold, if there is enough and nothing else trains."""
 
     def __str__(self) -> str:
         """Return it as one line."""
@@ -61,10 +59,6 @@ def describe(s: Snapshot) -> list[str]:
     if s.seconds_left is not None:
         times.append(f"about {duration(s.seconds_left)} left")
     lines.append(", ".join(times))
-
-    if s.holding:
-        seeds = [f"seed {name} to hold for {steps:,} steps" for name, steps in s.holding.items()]
-        lines.append(f"waits for {', '.join(seeds)}")
     return lines
 
 

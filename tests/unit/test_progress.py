@@ -110,15 +110,3 @@ def test_a_display_names_the_best_configuration_and_what_is_left():
     assert holding.endswith(" 7 grokked (2 of them still training, to hold), 35 not grokked"), "these have not ended"
     nothing = replace(SNAPSHOT, best="", grokked=0, best_exact=0.25)
     assert describe(nothing)[1] == "best exact match 0.2500"
-
-
-def test_a_seed_that_is_to_hold_is_shown_if_nothing_else_is_needed(run):
-    report(run, 0, -1, 250)
-    report(run, 1, 250, 250)
-    assert run.snapshot().holding == {}, "others train"
-    for number, place in ((0, 1), (1, 1), (1, 0)):
-        ended(run, number, place, Outcome.CENSORED)
-    snapshot = run.snapshot()
-    (hold,) = {pair.configuration.recipe.hold for pair in run.planner.training}
-    assert snapshot.holding == {"1": hold}
-    assert describe(snapshot)[-1] == f"waits for seed 1 to hold for {hold:,} steps"
