@@ -21,13 +21,7 @@ from trainer.checkpoints.checkpoint import Checkpoint
 
 
 def configurations(study: Study, parents: Sequence[InitialTheta], records: StudyRecords) -> list[Configuration]:
-    """Return the configurations that a study's file lists, each from each parent's θ, if it has parents.
-
-    Raises UserError.
-    """
-    if not parents:
-        return [Configuration(*listed) for listed in study.listed]
-
+    """Return the configurations that a study's file lists, each from each parent's θ. Raises UserError."""
     # What the ledger has already is taken as it is: its θ was carried over when it was first asked for.
     existing = {
         (known.spec, known.recipe, known.start.number): known
@@ -45,14 +39,10 @@ def configurations(study: Study, parents: Sequence[InitialTheta], records: Study
 
 
 def parents_of(study: Study, records: StudyRecords) -> list[InitialTheta]:
-    """Return the θ that a study starts from, as the ledger has them, or chosen now; none if it starts at random.
-
-    Raises UserError.
-    """
-    if study.start is None:
-        return []
+    """Return the θ that a study starts from, as the ledger has them, or chosen now. Raises UserError."""
     parents = records.list_parents()
     if not parents:
+        assert study.start is not None
         parents = _choose(study.start, study.first_seeds, records)
         records.create_parents(parents)
 
@@ -63,13 +53,11 @@ def parents_of(study: Study, records: StudyRecords) -> list[InitialTheta]:
     return parents
 
 
-def configuration_from_parent(spec: Spec, recipe: Recipe, parent: InitialTheta | None) -> Configuration:
+def configuration_from_parent(spec: Spec, recipe: Recipe, parent: InitialTheta) -> Configuration:
     """Return a configuration whose seeds start from a parent's θ. Raises UserError where that cannot be."""
-    plain = Configuration(spec, recipe)
-    if parent is None:
-        return plain
     import torch
 
+    plain = Configuration(spec, recipe)
     transfers = {}
     with reraise_as("start"):
         for name, theta in parent.thetas.items():
