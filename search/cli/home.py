@@ -202,7 +202,7 @@ def delete(study: str, home: Home, yes: bool, dry_run: bool) -> None:
     from search.store.study_records import open_records
 
     records = open_records(home, study)
-    click.echo(removal.describe(removal.contents(records)))
+    click.echo(removal.describe(records))
 
     if owner := records.get_driver():
         stop = f"adder-search stop {study}{home_flag(home)}"
@@ -216,7 +216,7 @@ def delete(study: str, home: Home, yes: bool, dry_run: bool) -> None:
         return
 
     with records.lease:
-        remark = removal.delete(removal.contents(records))  # read anew: the user was asked meanwhile
+        remark = removal.delete(records)
     click.echo(f"{study} is deleted" + (f"; {remark}" if remark else ""))
 
 

@@ -8,7 +8,6 @@ import pytest
 
 import search
 from search.run import mirror, removal
-from search.run.removal import describe
 from tests.homes import RIGHT, drive, empty_home, records_of, study_of
 
 pytestmark = pytest.mark.usefixtures("here", "quick")
@@ -62,8 +61,8 @@ def test_a_study_needs_no_mirror(shown, home):
     drive(home, study_of(), GROKKED)
     rows = records_of(home).list_seeds()
     assert {row.seed.init_seed: row.verified for row in rows if row.has_grokked} == dict.fromkeys(GROKKED, RIGHT)
-    assert describe(removal.contents(records_of(home))).count("\n") == 3
-    assert removal.delete(removal.contents(records_of(home))) == ""
+    assert removal.describe(records_of(home)).count("\n") == 3
+    assert removal.delete(records_of(home)) == ""
 
 
 def test_a_signal_ends_the_wait_for_a_mirror_and_the_study_has_ended(shown, home):
@@ -91,6 +90,6 @@ def test_a_mirror_of_another_package_is_told(shown, home):
     assert {"note_training", "note_counts", "note_curves"} <= set(told)
     (_, configuration, is_done), *others = [event for event in board.told if event[0] == "note_configuration"]
     assert is_done and not others and configuration.key in records_of(home).list_configurations()
-    contents = removal.contents(records_of(home))
-    assert "  board      3 cards\n" in describe(contents) and removal.delete(contents) == "the cards stay"
-    assert records_of(home).list_seeds() == []
+    records = records_of(home)
+    assert "  board      3 cards\n" in removal.describe(records) and removal.delete(records) == "the cards stay"
+    assert records.list_seeds() == []

@@ -121,13 +121,12 @@ def test_a_deletion_that_was_paused_while_another_driver_began_the_study_deletes
     monkeypatch.setattr(lease, "RENEW_S", 1e6)
     paused, other = (records_of("runs") for _ in range(2))
     with pytest.raises(Superseded), paused.lease:
-        contents = whole.contents(paused)
         now = lease.Clocks.now()
         monkeypatch.setattr(lease.Clocks, "now", lambda: lease.Clocks(*(t + lease.LEASE_S + 1 for t in now)))
         monkeypatch.setattr(lease, "is_live", lambda row, now: False)
         other.lease.acquire()
         before = snapshot("runs")
-        whole.delete(contents)
+        whole.delete(paused)
     assert snapshot("runs") == before
 
 

@@ -69,10 +69,9 @@ def test_a_renamed_experiment_is_pulled_moved_shown_and_deleted(home, here, monk
     records = records_of("moved")
     connect(Home("moved"))  # before a driver has it
     with records.lease:
-        found = whole.contents(records)
-        (held,) = found.shown
+        held = removal.contents(records)
         assert held.experiment and held.experiment.name == "what I call it" and held.runs
-        whole.delete(found)
+        whole.delete(records)
     assert experiments(Home("moved")) == [] and thetas("moved", "sweep-2")
 
 
@@ -98,7 +97,7 @@ def test_homes_that_share_a_store_have_an_experiment_each(here, monkeypatch, cap
     assert caplog.messages == [f"{told} {second}"]
     records = records_of(other)
     with records.lease:
-        whole.delete(whole.contents(records))
+        whole.delete(records)
     assert {e.name for e in connect(one).search_experiments()} == {"Default", "sweep"}
     assert find_experiment(connect(one), "sweep", records_of(other)) is None
 
@@ -148,5 +147,5 @@ def test_a_study_that_was_deleted_begins_anew_where_nothing_can_be_removed(home,
     monkeypatch.setattr(removal.Contents, "is_in_another_home", False)
     records = records_of(home)
     with records.lease:
-        whole.delete(whole.contents(records))
+        whole.delete(records)
     assert find_experiment(connect(home), "sweep") is None
