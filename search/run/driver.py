@@ -400,10 +400,9 @@ class Driver:
             self.ended.why = ""
 
         # Last of all, as nothing is chosen by the problems that verify (docs/statistics.md).
-        rows = self.records.list_seeds()
-        if is_done and self.study.kind.is_compared and verify_best(self.records, rows):
-            rows = self.records.list_seeds()  # with what was just verified
-        self.ended.rows = rows
+        if is_done and self.study.kind.is_compared:
+            verify_best(self.records)
+        self.ended.rows = self.records.list_seeds()
 
     def _drain(self, mirror: Shown) -> None:
         """Wait for what a mirror has still to write, as long as is worth it."""

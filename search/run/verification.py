@@ -24,14 +24,9 @@ def verify_seed(records: StudyRecords, row: SeedRecord, seed: RecordedSeed) -> V
     return decoded
 
 
-def verify_best(records: StudyRecords, rows: list[SeedRecord]) -> bool:
-    """Decode the best seeds of each configuration that no mirror has decoded. Return True if there were any.
-
-    rows: the study's.
-    """
-    left = []
-    for of_configuration in group_by(rows, "configuration").values():
-        left += [row for row in seeds_to_decode(of_configuration) if row.verified is None]
-    for row in left:
-        verify_seed(records, row, records.seed(row))
-    return bool(left)
+def verify_best(records: StudyRecords) -> None:
+    """Decode the best seeds of each configuration that no mirror has decoded."""
+    for rows in group_by(records.list_seeds(), "configuration").values():
+        for row in seeds_to_decode(rows):
+            if row.verified is None:
+                verify_seed(records, row, records.seed(row))
