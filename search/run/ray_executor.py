@@ -436,7 +436,15 @@ def start_ray(folder: Path | None, variables: Mapping[str, str]) -> None:
     variables: environment of the workers.
     """
     cluster = cluster_address()
-    own = {} if cluster else local_resources()
+    environment: dict[str, Any] = {"working_dir": WORKING_DIR, "env_vars": {**QUIET, **variables}}
+    options: dict[str, Any] = {"address": cluster}
+    if not cluster:
+        own = local_resources()
+        options = {"address": "local", "num_cpus": int(own["CPU"]), "num_gpus": int(own["GPU"])}
+        options |= {"include_dashboard": False, "_temp_dir": str(folder)}
+        # Ray gives this path to a shell as it is: a space in it would keep every worker from starting. The nodes of a
+        # cluster have Pythons of their own.
+        environment["py_executable"] = shlex.quote(sys.executable)
 
     late = "Ray has not started in %.0f s; if it gives up, its own words follow, and the same command tries again"
     slow = threading.Timer(SLOW_START_S, log.warning, (late, SLOW_START_S))
@@ -447,31 +455,13 @@ def start_ray(folder: Path | None, variables: Mapping[str, str]) -> None:
         if cluster and ":" in cluster and "://" not in cluster:
             check_cluster(cluster)
         with leaving_signals():
-            init_ray(
-                address=cluster or "local",
-                include_dashboard=None if cluster else False,
-                num_cpus=int(own["CPU"]) if own else None,
-                num_gpus=int(own["GPU"]) if own else None,
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-                runtime_env=_environment(cluster, variables),
-                _temp_dir=folder and str(folder),
-            )
+            init_ray(log_to_driver=False, logging_level=logging.ERROR, runtime_env=environment, **options)
     except (Exception, SystemExit) as error:  # whatever is wrong with a cluster, or with this machine
         where = f"Ray at {cluster}" if cluster else "Ray"
         first = str(error).strip().partition("\n")[0]
         raise Failure(f"{where}: {first or type(error).__name__}") from None
     finally:
         slow.cancel()
-
-
-def _environment(cluster: str | None, variables: Mapping[str, str]) -> dict[str, Any]:
-    """Return the runtime environment of workers. cluster: its address; variables: theirs, beside ours."""
-    environment: dict[str, Any] = {"working_dir": WORKING_DIR, "env_vars": {**QUIET, **variables}}
-    if not cluster:  # whose nodes have Pythons of their own
-        # Ray gives this path to a shell as it is: a space in it would keep every worker from starting.
-        environment["py_executable"] = shlex.quote(sys.executable)
-    return environment
 
 
 def init_ray(**options: Any) -> None:
