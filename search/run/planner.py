@@ -121,6 +121,7 @@ class Planner:
 
         may_switch: a worker without pairs may get a bank of another kind, if no pair waits for its own.
         """
+        self._plan()
         bank = self.banks.get(worker)
         if bank is None or not bank.pairs:
             kind = self._kind_for(bank, may_switch)
@@ -130,8 +131,6 @@ class Planner:
                 bank = WorkerBank(kind, self.shapes.slots_of(kind.program, self.capacity))
             self.banks[worker] = bank
 
-        if not self.waiting:
-            self._plan()
         taken: dict[int, PlannedPair] = {}
         if queue := self.waiting.get(bank.kind):
             room = self._room(bank)
@@ -144,7 +143,7 @@ class Planner:
 
     def _kind_for(self, bank: WorkerBank | None, may_switch: bool) -> BankKind | None:
         """Return the kind of bank that an idle worker is to have; None if nothing is there for it."""
-        if not (self.waiting or self._plan()):
+        if not self.waiting:
             return None
         if bank is not None and bank.kind in self.waiting:  # another kind would be compiled first
             return bank.kind
@@ -302,22 +301,21 @@ class Planner:
 
     def lacks_workers(self, idle: int) -> bool:
         """True if more pairs wait than there are workers without pairs. idle: the number of these workers."""
-        if not self.waiting and not idle:
+        if not idle:
             self._plan()
         return self.queued_seeds > idle
 
     # ---- rounds
 
-    def _plan(self) -> bool:
-        """Enqueue rounds, at least one and enough for the banks that fit. Returns False if there is none."""
+    def _plan(self) -> None:
+        """Enqueue rounds if no pair waits: at least one, if there is any, and enough for the banks that fit."""
         for policy in self.policies:
+            if self.waiting:
+                return
             while following := policy.next_round(self.capacity):
                 self._enqueue(following)
                 if self._is_full():
                     break
-            if self.waiting:
-                return True
-        return False
 
     def _is_full(self) -> bool:
         """True if two seeds are planned for each slot of the machine."""
