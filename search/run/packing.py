@@ -1,16 +1,13 @@
-"""How many seeds share a bank, and how many workers a machine or cluster has room for.
-
-Resources have the names that Ray gives them: CPU, GPU, accelerator_type:NAME.
-"""
+"""How many seeds share a bank, and how many workers a machine or cluster has room for."""
 
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from model import Spec
 from search.errors import UserError, reraise_as
-from search.run.speeds import fastest_share
+from search.run.speeds import Amounts, fastest_share
 from search.study.resources import CPU_SLOTS, Resources
 from search.study.schema import Study
 from search.study.trial import Configuration, Program
@@ -49,24 +46,21 @@ class BankShapes:
 
     def __init__(self, study: Study):
         self.study = study
-        starts = study.start.count if study.start else 1
+        self.base = study.listed[0][0] if study.listed else study.base_spec if study.model else None
+        """The first spec; None if a checkpoint that is not read yet has it."""
         self._seeds: Counter[Program] = Counter()
         """First seeds of each program, for each θ that the study starts from."""
+        if study.kind.proposes:  # no program is known beforehand: all that is planned counts as of one
+            self._seeds[(self.base,)] = study.planned * len(study.first_seeds)
+            return
+        starts = study.start.count if study.start else 1
         for pair in study.listed:
             program = Configuration(*pair).program
             self._seeds[program] += starts * len(study.kind.seeds_of(pair))
-        self.base = study.listed[0][0] if study.listed else study.base_spec if study.model else None
-        """The first spec; None if a checkpoint that is not read yet has it."""
 
     def seeds_of_programs(self) -> list[tuple[Spec | None, int]]:
         """Return the spec and the first seeds of each program; of a search, its base and all seeds that it plans."""
-        if self.study.kind.proposes:
-            return [(self.base, self._planned_seeds)]
         return [(program[0], seeds) for program, seeds in self._seeds.items()]
-
-    @property
-    def _planned_seeds(self) -> int:
-        return self.study.planned * len(self.study.first_seeds)
 
     def most_slots(self, fits: Capacity) -> int:
         return max((self._most(spec, fits) for spec, _ in self.seeds_of_programs()), default=1)
@@ -82,18 +76,13 @@ class BankShapes:
         if self.study.until.grokked and not (resources.slots or fits.on_gpu):
             most = min(most, UNTIL_SLOTS)
 
-        # Of a search no program is known beforehand: all its seeds count as those of one.
-        is_search = self.study.kind.proposes
-        programs = 1 if is_search else len(self._seeds)
-        seeds = self._planned_seeds if is_search else self._seeds[program]
-        banks = max(1, fits.concurrent // programs)
+        seeds = self._seeds.get(program, self._seeds.total())
+        banks = max(1, fits.concurrent // len(self._seeds))
         share = -(-seeds // banks)  # rounded up
         return max(1, min(most, resources.seeds_per_trial or most, share))
 
 
-def placement_of(
-    study: Study, *nodes: Mapping[str, float], side_by_side: bool = False
-) -> tuple[dict[str, float], Capacity]:
+def placement_of(study: Study, *nodes: Amounts, side_by_side: bool = False) -> tuple[Amounts, Capacity]:
     """Return `placement` of a study's workers, with `gpu: auto` as is expected to be fastest.
 
     side_by_side: workers with shares of a GPU train side by side there.
@@ -105,7 +94,7 @@ def placement_of(
     return placement(resources, *nodes)
 
 
-def placement(resources: Resources, *nodes: Mapping[str, float]) -> tuple[dict[str, float], Capacity]:
+def placement(resources: Resources, *nodes: Amounts) -> tuple[Amounts, Capacity]:
     """Return what Ray reserves for a worker, and how many fit on these nodes. Raises UserError if none does.
 
     A worker is on one node. nodes: the resources of each.
@@ -120,7 +109,7 @@ def placement(resources: Resources, *nodes: Mapping[str, float]) -> tuple[dict[s
     return share, Capacity(fits, share["GPU"])
 
 
-def share_of(resources: Resources, *nodes: Mapping[str, float]) -> dict[str, float]:
+def share_of(resources: Resources, *nodes: Amounts) -> Amounts:
     """Return what Ray reserves for a worker, as far as that is known before there is room."""
     has_gpu = any(node.get("GPU", 0) for node in nodes)
     gpu = float(has_gpu if resources.gpu == "auto" else resources.gpu)
@@ -131,13 +120,13 @@ def share_of(resources: Resources, *nodes: Mapping[str, float]) -> dict[str, flo
     return share
 
 
-def _fitting(share: Mapping[str, float], node: Mapping[str, float]) -> int:
+def _fitting(share: Amounts, node: Amounts) -> int:
     """Return how many shares a node has room for."""
     times = min(node.get(name, 0) / amount for name, amount in share.items() if amount)
     return int(times + 1e-6)  # ten tenths are one
 
 
-def _missing(share: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -> str:
+def _missing(share: Amounts, nodes: Sequence[Amounts]) -> str:
     """Return the line for a share that no node has room for."""
     if not any(node.get("CPU") for node in nodes):  # a head without CPUs is none that trains
         return "there is no node"
@@ -151,7 +140,7 @@ def _missing(share: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -
     return "resources: no node has all that a bank asks for"
 
 
-def local_resources() -> dict[str, float]:
+def local_resources() -> Amounts:
     """Return what this process may use of its machine."""
     return {"CPU": usable_cores(), "GPU": accelerator().count()}
 

@@ -35,7 +35,7 @@ from search.errors import Failure, UserError
 from search.run.desk import Desk, Ticket
 from search.run.executor import DIED, Event, ExecutorDied, Finished, Restarted
 from search.run.messages import Reply, Report
-from search.run.packing import Capacity, local_resources, placement_of, share_of
+from search.run.packing import Amounts, Capacity, local_resources, placement_of, share_of
 from search.run.prometheus import Metrics, Values
 from search.run.ray_private import (
     OUT_OF_MEMORY,
@@ -129,7 +129,7 @@ class RayExecutor:
     def __init__(self, study: Study, storage: Path, say: Callable[[str], None]):
         self.study, self.storage, self.say = study, storage, say
         self.metrics = Metrics(study.name)
-        self.share: dict[str, float] = {}
+        self.share: Amounts = {}
         """What Ray reserves for a worker, decided when there is room for the first time."""
         self.side_by_side = False
         """True if workers with shares of a GPU train side by side there."""
@@ -212,7 +212,7 @@ class RayExecutor:
         self.share = self.share or share
         self._request(self.share, self._working + 1)  # room for one more: the next worker need not wait
 
-    def _request(self, share: Mapping[str, float], workers: int) -> None:
+    def _request(self, share: Amounts, workers: int) -> None:
         """Ask a cluster's autoscaler for room for so many workers."""
         if not cluster_address():
             return

@@ -3,7 +3,7 @@
 What a GPU does, its kind says (`Price` in trainer/engine/accelerators.py). A few seeds train faster on a CPU.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 
@@ -15,6 +15,8 @@ BATCH = 256
 """Problems of a step whose speed was measured."""
 CORES = {"57p": 17_334, "54p": 18_433, "100p": 8_320, "170p": 5_681, "242p": 4_203, "262p": 6_875, "62p": 7_933}
 """Preset -> seed-steps/s per core of a Xeon with AVX-512 whose other cores are busy."""
+Amounts = dict[str, float]
+"""What a node has, or a worker reserves, by the names that Ray gives resources: CPU, GPU, accelerator_type:NAME."""
 
 
 @cache
@@ -58,7 +60,7 @@ def fewest_for_gpu(spec: Spec | None, cores: float) -> int:
 def fastest_share(
     programs: Sequence[tuple[Spec | None, int]],
     cpu: float,
-    nodes: Sequence[Mapping[str, float]],
+    nodes: Sequence[Amounts],
     side_by_side: bool,
 ) -> float:
     """Return the share of a GPU for each bank of a study with which it is expected to end first; 0: none.
