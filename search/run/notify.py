@@ -17,7 +17,7 @@ from typing import Any
 from urllib.error import URLError
 from urllib.request import Request, urlopen
 
-from search.errors import masked, one_line
+from search.errors import one_line
 
 LONGEST_S = 10.0
 """Seconds that a notification may take, and that the end of a run waits for the last one."""
@@ -55,7 +55,7 @@ def _tell_all(target: str, events: SimpleQueue[Mapping[str, Any] | None]) -> Non
         except subprocess.TimeoutExpired:
             log.warning("--notify: has not ended in %.0f s, and was killed", LONGEST_S)
         except Exception as error:  # whatever it is, the run goes on
-            log.warning("--notify: %s", masked(one_line(error)))
+            log.warning("--notify: %s", one_line(error))
 
 
 def post(url: str, body: bytes) -> None:
