@@ -84,9 +84,13 @@ class Driver:
         shown: Sequence[Shown] = (),
         max_hours: float | None = None,
     ):
-        self.study, self.records, self.display = study, records, display
-        self.home, self.lease = records.home, records.lease
-        self.planner, self.shown = planner, shown
+        self.study = study
+        self.records = records
+        self.display = display
+        self.home = records.home
+        self.lease = records.lease
+        self.planner = planner
+        self.shown = shown
         self.deadline = None if max_hours is None else time.monotonic() + 3_600 * max_hours
         self.ended = Ended()
         self.workers = Workers(study, planner)
@@ -260,7 +264,8 @@ class Driver:
         worker.phase = TRAINING
         if bank is not worker.bank:
             new_bank = NewBank(bank.kind.program[0], bank.slots, self.study.resources)
-            worker.bank, worker.phase = bank, COMPILING
+            worker.bank = bank
+            worker.phase = COMPILING
 
         report_after_s, save_after_s = self.workers.pace()
         enough = self.planner.needless(worker.name)

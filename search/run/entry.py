@@ -285,7 +285,9 @@ def train(
     from search.run.driver import Driver
     from search.run.notify import telling
 
-    study, source, records = opened.study, opened.source, opened.records
+    study = opened.study
+    source = opened.source
+    records = opened.records
     with reraise_as(source, UserError), records.lease:
         executor = executor_of(study, records.home, display)
         display.begin(study)

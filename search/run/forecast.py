@@ -19,7 +19,8 @@ class Draft:
     """A study's records, if it has any, as a planner reads them. What it would write is kept here."""
 
     def __init__(self, records: StudyRecords | None, rows: Sequence[SeedRecord]):
-        self.records, self.rows = records, rows
+        self.records = records
+        self.rows = rows
         self.proposed: list[tuple[Configuration | None, Numbers]] = []
 
     def list_seeds(self) -> list[SeedRecord]:

@@ -59,9 +59,12 @@ class Planner:
         numbered: Iterable[str] = (),
     ):
         assert study.kind.proposes == (proposals is not None)
-        self.study, self.study_run, self.shapes = study, StudyRun(study, rows, numbered), BankShapes(study)
+        self.study = study
+        self.study_run = StudyRun(study, rows, numbered)
+        self.shapes = BankShapes(study)
         self.capacity = Capacity()  # the driver sets it before it asks for the first pairs
-        self.search, self.draw = Search(self.study_run, proposals), Draw(study)
+        self.search = Search(self.study_run, proposals)
+        self.draw = Draw(study)
         self.policies: list[Policy] = [
             self.search,
             Allocation(self.study_run, self.search),

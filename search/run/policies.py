@@ -105,7 +105,8 @@ class Allocation(Policy):
 
     def _candidates(self) -> list[ConfigurationState]:
         """Return the configurations that deserve more seeds. One with a censored seed waits for a later run."""
-        rule, states = self.run.study.allocation, self.run.states
+        rule = self.run.study.allocation
+        states = self.run.states
         if rule is None:
             return []
 
@@ -124,7 +125,8 @@ class Confirmation(Policy):
 
     def __init__(self, run: StudyRun, search: Search):
         super().__init__(run)
-        self.search, self.seeds = search, run.study.confirm_seeds
+        self.search = search
+        self.seeds = run.study.confirm_seeds
 
     def next_round(self, capacity: Capacity) -> Round | None:
         is_searching = any(False in state.pending.values() for state in self.run.states.values())

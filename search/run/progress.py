@@ -51,8 +51,10 @@ class Progress:
     """Progress of a run, read off the plan and the workers."""
 
     def __init__(self, planner: Planner, workers: Workers):
-        self.planner, self.workers = planner, workers
-        self.start, self.began = time.monotonic(), time.time()
+        self.planner = planner
+        self.workers = workers
+        self.start = time.monotonic()
+        self.began = time.time()
         self.source = ""
         """The study's file, or its name: what `run` was given."""
         self.ended: Counter[str] = Counter()
@@ -61,7 +63,8 @@ class Progress:
         self.reports = 0
         self.seed_steps: dict[str, int] = {}
         """Trained by each worker, by its name."""
-        self.trained_from, self.trained_to = float("inf"), 0.0
+        self.trained_from = float("inf")
+        self.trained_to = 0.0
 
     def take(self, report: Report) -> None:
         """Take a worker's report."""
@@ -104,7 +107,8 @@ class Progress:
 
     def snapshot(self) -> Snapshot:
         """Return how far the study is."""
-        study, run = self.planner.study, self.planner.study_run
+        study = self.planner.study
+        run = self.planner.study_run
         states = self.states()
         ended = sum(run.ended.values(), Counter[str]())
         count = ended.total()
@@ -201,7 +205,8 @@ class Display:
     def __init__(self, console: Console, transient: bool = False):
         self.console = console
         self.live = Live(console=console, refresh_per_second=4, transient=transient) if is_live(console) else None
-        self.began, self.shown = time.monotonic(), 0.0
+        self.began = time.monotonic()
+        self.shown = 0.0
 
     def __enter__(self) -> Self:
         if self.live:

@@ -127,13 +127,16 @@ class RayExecutor:
     """
 
     def __init__(self, study: Study, storage: Path, say: Callable[[str], None]):
-        self.study, self.storage, self.say = study, storage, say
+        self.study = study
+        self.storage = storage
+        self.say = say
         self.metrics = Metrics(study.name)
         self.share: Amounts = {}
         """What Ray reserves for a worker, decided when there is room for the first time."""
         self.side_by_side = False
         """True if workers with shares of a GPU train side by side there."""
-        self._capacity, self._refreshed = Capacity(0), float("-inf")
+        self._capacity = Capacity(0)
+        self._refreshed = float("-inf")
         self._working = 0
         """Workers that were started and have not ended."""
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
@@ -310,7 +313,10 @@ class QueueSearcher(Searcher):
         events: queue.SimpleQueue[Event],
     ):
         super().__init__()
-        self.starting, self.watchdog, self.closing, self.events = starting, watchdog, closing, events
+        self.starting = starting
+        self.watchdog = watchdog
+        self.closing = closing
+        self.events = events
         self.workers: dict[str, str] = {}
 
     def set_max_concurrency(self, max_concurrent: int) -> bool:
@@ -361,7 +367,8 @@ class StallWatchdog(tune.Callback):
     """
 
     def __init__(self, stall_s: float, events: queue.SimpleQueue[Event]):
-        self.stall_s, self.events = stall_s, events
+        self.stall_s = stall_s
+        self.events = events
         self.expected: dict[str, float] = {}
         """Workers that are to report, with the time since when."""
         self.running: dict[str, TuneTrial] = {}

@@ -134,7 +134,8 @@ def _start(loaded: Checkpoint) -> InitialTheta | None:
         if key in loaded.provenance:
             raise ValueError(f"made by {command}; only what a run trained can be trained again")
 
-    origin, began = loaded.provenance.get("trained"), loaded.provenance.get("start")
+    origin = loaded.provenance.get("trained")
+    began = loaded.provenance.get("start")
     if origin != "from scratch" and not (origin == "from a parent" and isinstance(began, dict)):
         raise ValueError("its provenance does not say that it was trained from scratch, or from which θ")
     if not isinstance(began, dict):

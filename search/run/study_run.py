@@ -100,7 +100,8 @@ class StudyRun:
     """
 
     def __init__(self, study: Study, rows: Iterable[SeedRecord], numbered: Iterable[str] = ()):
-        self.study, self.is_search = study, study.kind.proposes
+        self.study = study
+        self.is_search = study.kind.proposes
         self.seed_rounds = study.rounds
         self.states: dict[str, ConfigurationState] = {}
         self.numbers = {key: number for number, key in enumerate(numbered)}

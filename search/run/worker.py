@@ -73,7 +73,9 @@ class Worker:
     """A worker's bank, and the numbers of the driver's pairs in it."""
 
     def __init__(self, name: str, attempt: int, on_gpu: bool):
-        self.name, self.attempt, self.on_gpu = name, attempt, on_gpu
+        self.name = name
+        self.attempt = attempt
+        self.on_gpu = on_gpu
         self.reports = 0
         self.bank: AnyBank | None = None
         self.resources = Resources()
@@ -115,7 +117,9 @@ class Worker:
 
     def _begin_bank(self, made: NewBank, pairs: Sequence[Pair]) -> None:
         self.earlier = self._speed()
-        self.numbers, self.resources, self.evaluations = [], made.resources, 0
+        self.numbers = []
+        self.resources = made.resources
+        self.evaluations = 0
         device = accelerators.device() if self.on_gpu else "cpu"
         self.bank = bank_of(made.spec, pairs, made.slots, made.resources, device)
 
@@ -172,7 +176,8 @@ class Worker:
         if self.evaluations < self.resources.save_every or now - self.saved < self.save_after_s:
             return {}
 
-        self.evaluations, self.saved = 0, now
+        self.evaluations = 0
+        self.saved = now
         begun = [n for n, row in enumerate(bank.newest()) if row["step"]]
         numbers = [self.numbers[n] for n in begun]
         return dict(zip(numbers, bank.save_all(begun), strict=True))

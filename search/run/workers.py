@@ -56,7 +56,8 @@ class Workers:
     """The workers of a run, by name."""
 
     def __init__(self, study: Study, planner: Planner):
-        self.planner, self.started = planner, 0
+        self.planner = planner
+        self.started = 0
         self.wait_s = min(WAIT_S, study.faults.stall_s / 3)
         self.states: dict[str, WorkerState] = {}
 
@@ -99,17 +100,22 @@ class Workers:
         if report.attempt > worker.attempt:
             worker.bank = None  # a new process has none
 
-        worker.attempt, worker.speed = report.attempt, report.speed
-        worker.report, worker.reply = report, None
-        worker.asked, worker.due = time.monotonic(), float("inf")
+        worker.attempt = report.attempt
+        worker.speed = report.speed
+        worker.report = report
+        worker.reply = None
+        worker.asked = time.monotonic()
+        worker.due = float("inf")
         return worker
 
     def close(self, name: str) -> None:
         """Note that a worker's process is gone, and is started again."""
         worker = self.states[name]
-        worker.closed, worker.bank = worker.attempt, None
+        worker.closed = worker.attempt
+        worker.bank = None
         worker.due = 0.0  # late at once: others leave it room
-        worker.report, worker.phase = None, STARTING
+        worker.report = None
+        worker.phase = STARTING
 
     # ---- replies
 

@@ -184,7 +184,9 @@ class Database:
     """
 
     def __init__(self, home: Home):
-        self.home, self.name, self.patience_s = home, home.database_name, 0.0
+        self.home = home
+        self.name = home.database_name
+        self.patience_s = 0.0
         if home.has_own_database:
             home.check_paths()
             if home.earlier_ledger.exists() and not home.ledger_db.exists():

@@ -28,7 +28,8 @@ class Home:
         with reraise_as():
             named = expanded(str(folder)) if folder else named_by("ADDER_SEARCH_HOME")
         self.path = Path(named or DEFAULT).absolute()
-        self.mlflow_db, self.ledger_db = self.path / "mlflow.db", self.path / "records.db"
+        self.mlflow_db = self.path / "mlflow.db"
+        self.ledger_db = self.path / "records.db"
         """The home's own databases; a server may take their place."""
         self.earlier_ledger = self.path / "ledger.db"
         """The ledger of earlier versions."""

@@ -63,7 +63,9 @@ class StudyLease:
     """
 
     def __init__(self, database: Database, study: str, owner: str):
-        self.database, self.study, self.owner = database, study, owner
+        self.database = database
+        self.study = study
+        self.owner = owner
         self.why: str | None = None
         """The reason to let the study go, if there is one: asked to stop, or taken over."""
         self.is_entered = self.is_lost = False

@@ -27,7 +27,8 @@ class Ledger:
     """
 
     def __init__(self, home: Home):
-        self.home, self.database = home, Database(home)
+        self.home = home
+        self.database = Database(home)
         self.owner = driver_name()
 
     @retry_while_unavailable

@@ -73,7 +73,8 @@ def finished_seeds(
     The best comes first, of equals the one with the fewest parameters. seed: only rows of this one. Raises NotFound,
     with the nearest names, and UserError for a prefix of several.
     """
-    configurations, study = records.list_configurations(), records.study
+    configurations = records.list_configurations()
+    study = records.study
     keys = [key for key in configurations if key.startswith(prefix or "")]
     if prefix and not keys:
         hint = did_you_mean(prefix, configurations)

@@ -79,8 +79,10 @@ class StudyRecords:
     """
 
     def __init__(self, ledger: Ledger, study: str):
-        self.ledger, self.study = ledger, study
-        self.home, self.database = ledger.home, ledger.database
+        self.ledger = ledger
+        self.study = study
+        self.home = ledger.home
+        self.database = ledger.database
 
     @cached_property
     def lease(self) -> StudyLease:
