@@ -40,16 +40,14 @@ def records_of(home: Home, study: str) -> StudyRecords:
     return StudyRecords(Ledger(home), study)
 
 
-def read_study(source: str, home: Home, say: Callable[[str], object], changes: Changes | None = None) -> Study:
+def read_study(source: str, home: Home, say: Callable[[str], object], changes: Changes) -> Study:
     """Return the study of a file; of a name the one that is recorded in this home, else the shipped one, else a file.
 
     say: is told what else has that name, and what the study changes in one that it extends. changes: what a command
     sets in it. Raises UserError.
     """
     from search.study.file import Reader, load_study, recorded_study, shipped_studies, shipped_study
-    from search.study.written import Changes
 
-    changes = changes or Changes()
     reader = Reader(changes, partial(_recorded_definition, home), say)
 
     path = Path(source)
@@ -105,9 +103,7 @@ def changes_of(sets: Mapping[str, Any], env: Mapping[str, str]) -> Changes:
     return Changes(tuple(texts), tuple(stand_for))
 
 
-def given_study(
-    given: Any, home: Home, say: Callable[[str], object], changes: Changes | None = None
-) -> tuple[Study, str]:
+def given_study(given: Any, home: Home, say: Callable[[str], object], changes: Changes) -> tuple[Study, str]:
     """Return the study that a caller gave in any form, and what to call it in messages. Raises UserError.
 
     given: a dict as a study file has it, a Study, or the name or path of a file, which `read_study` reads.
@@ -115,10 +111,8 @@ def given_study(
     """
     from search.study.file import Reader, recorded_study
     from search.study.schema import Study
-    from search.study.written import Changes
     from trainer.files.paths import expanded
 
-    changes = changes or Changes()
     if isinstance(given, Study):
         changed = recorded_study(given.model_dump_json(by_alias=True), given.name, changes) if changes else given
         return changed, changed.name

@@ -20,6 +20,7 @@ from search.run import worker
 from search.run.source import changes_of, given_study
 from search.store.home import Home
 from search.study.file import parse_study
+from search.study.written import UNCHANGED
 from tests import ROOT, by_tier
 from tests.commands import refusal
 from tests.homes import records_of
@@ -94,7 +95,7 @@ def test_a_study_is_a_dict_a_file_a_name_or_a_study(trained):
     file = str(write_study(Path("studies"), QUICK))
     began = search.run(parse_study(json.dumps(QUICK), "test"), "home").study
     for same, source in ((file, file), (Path(file), file), ("quick", "quick"), (QUICK, "quick")):
-        assert given_study(same, Home("home"), pytest.fail) == (began, source)
+        assert given_study(same, Home("home"), pytest.fail, UNCHANGED) == (began, source)
     again = search.run(QUICK, Path("home"), fresh=True)
     assert again.study.name == "quick-2" and trained.ended == dict.fromkeys([5, 6, 7, 8], 2)
 
@@ -103,7 +104,7 @@ def test_values_may_be_those_of_python():
     """As a loop over numpy's numbers has them, tuples, specs and recipes: nothing is left to train of the same."""
     recipe = Recipe(**(QUICK["recipe"] | {"curriculum": ((3, 30),)}))
     changes = {"model": preset("57p"), "recipe": recipe, "seeds": {"first": np.int64(5), "count": 4}}
-    plain, given = (given_study(study, Home("x"), pytest.fail)[0] for study in (QUICK, QUICK | changes))
+    plain, given = (given_study(s, Home("x"), pytest.fail, UNCHANGED)[0] for s in (QUICK, QUICK | changes))
     assert given.listed == plain.listed and given.first_seeds == plain.first_seeds
 
 

@@ -18,6 +18,7 @@ from search.store.home import Home
 from search.store.progress_file import write_progress
 from search.study.file import load_study, shipped_study
 from search.study.spelling import LARGEST_FILE
+from search.study.written import UNCHANGED
 from tests import PLUGINS, ROOT
 from tests.bad_studies import GOOD
 from tests.commands import call, done, fails_with_one, own_environment
@@ -57,7 +58,7 @@ def test_no_file_or_folder_takes_the_place_of_a_name(kind, recorded):
     Path("57p").write_text("a: [1") if kind == "file" else Path("57p").mkdir()
     taken = "your recorded study of that name" if recorded else "the study that comes with the package"
     said = []
-    assert read_study("57p", home, said.append).name == "57p"
+    assert read_study("57p", home, said.append, UNCHANGED).name == "57p"
     assert said[0].startswith(f"57p: {taken}; ") and said[0].endswith(f"the {kind} of that name is ./57p")
     refused = fails_with_one(2, "run", "./57p", "--dry-run")
     assert refused.startswith(
