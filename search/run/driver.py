@@ -25,6 +25,7 @@ from search.run.planner import Planner, plan
 from search.run.progress import Display, Progress
 from search.run.prometheus import Values
 from search.run.study_run import PlannedPair
+from search.run.terminal import ENDING
 from search.run.verification import verify_best
 from search.run.workers import COMPILING, TRAINING, WAITING, Workers, WorkerState
 from search.stats.record import ENOUGH, UNMEASURED, SeedRecord
@@ -44,8 +45,6 @@ STOPPING_S = 10.0
 POLL_S = 0.2
 """Seconds without events after which the driver looks at lease, deadline and display."""
 INTERRUPTED = "interrupted"
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Signals that end a run: Ctrl-C, a service's or a machine's end, a closed terminal."""
 
 log = logging.getLogger(__name__)
 

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 STOPPING = "stopping: what trains is being saved, and the same cell goes on with it"
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals that end a run: Ctrl-C, a service's or a machine's end, a closed terminal."""
 
 
 def is_cell() -> bool:
@@ -46,12 +48,12 @@ def leave_cell() -> None:
         return
 
     def stop(number: int, frame: FrameType | None) -> None:
-        for ending in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+        for ending in ENDING:
             signal.signal(ending, signal.SIG_IGN)
         os.kill(child, signal.SIGINT)
         print(STOPPING, flush=True)
 
-    for ending in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+    for ending in ENDING:
         signal.signal(ending, stop)
     _, status = os.waitpid(child, 0)
     code = os.waitstatus_to_exitcode(status)  # below 0 for a child that a signal ended

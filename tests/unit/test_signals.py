@@ -6,7 +6,8 @@ import signal
 import pytest
 
 from search.cli.run import _interruptible
-from search.run.driver import ENDING, _signals
+from search.run.driver import _signals
+from search.run.terminal import ENDING
 
 
 @pytest.mark.parametrize("number", ENDING)
