@@ -140,32 +140,17 @@ def _whole(
     banks = _line("banks", f"{at_once} at once, of {counted(slots, 'slot')} each{more}")
 
     time = f"about {duration(total_s / max(1, at_once))} once it trains"
-    if hours := _core_hours(total_s * cores, fits):
-        time += f", {hours}"
-    if known.search:
-        time += _time_to_confirm(study, rate, fits, cores)
+    core_hours = {c: cores * each / 3_600 for c, each in seconds.items()}
+    hours = sum(core_hours.values())
+    if hours >= 0.05 and not fits.on_gpu:  # else they are few, or a GPU's time is what counts
+        time += f", {hours:,.1f} core-hours"
+    if known.search and study.confirm:
+        steps_left = study.confirm.configurations * len(study.confirm_seeds) * study.base_recipe.steps
+        time += f", up to {duration(steps_left / rate / fits.concurrent)} to confirm"
 
     lines = [*_configurations(study, listed, known), banks]
-    core_hours = {c: cores * each / 3_600 for c, each in seconds.items()}
     later = [*study.kind.plan_design(seeds, core_hours), *_later(study, bool(known.search))]
     return _Training(lines, f"{time},", rate, later)
-
-
-def _time_to_confirm(study: Study, rate: float, fits: Capacity, cores: float) -> str:
-    """Return words on how long a confirmation takes at most; nothing without one. Arguments: as of `_whole`."""
-    seeds = study.confirm.configurations * len(study.confirm_seeds) if study.confirm else 0
-    if not seeds:
-        return ""
-
-    seconds = seeds * study.base_recipe.steps / rate
-    hours = _core_hours(seconds * cores, fits)
-    return f", up to {duration(seconds / fits.concurrent)} to confirm" + (f" ({hours})" if hours else "")
-
-
-def _core_hours(core_s: float, fits: Capacity) -> str:
-    """Return core-seconds in words; nothing where they are few, or a GPU's time is what counts."""
-    hours = core_s / 3_600
-    return "" if hours < 0.05 or fits.on_gpu else f"{hours:,.1f} core-hours"
 
 
 def _where(study: Study, fits: Capacity, cores: float, sharing: str) -> str:
