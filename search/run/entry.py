@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from search.errors import Failure, UserError, reraise_as
-from search.run.source import changes_of, given_study, is_file, records_of, remark_on_others
+from search.run.source import Say, changes_of, given_study, is_file, records_of, remark_on_others
 from search.store.home import Home, missing
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from trainer.checkpoints.checkpoint import Checkpoint
 
     Given = Mapping[str, Any] | Study | str | Path
-    Say = Callable[[str], object]
 
 ADDRESS_SPACE = 12 << 30  # bytes
 GO_ON = "the same call goes on, with what was saved"

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 STREAMS = ("-", "/dev/stdin", "/dev/fd/", "/proc/")
 """Beginnings of what is no file of the user's, though it may lead to one."""
+Say = Callable[[str], object]
+"""Is told a line."""
 
 
 def is_name(source: str) -> bool:
@@ -40,7 +42,7 @@ def records_of(home: Home, study: str) -> StudyRecords:
     return StudyRecords(Ledger(home), study)
 
 
-def read_study(source: str, home: Home, say: Callable[[str], object], changes: Changes) -> Study:
+def read_study(source: str, home: Home, say: Say, changes: Changes) -> Study:
     """Return the study of a file; of a name the one that is recorded in this home, else the shipped one, else a file.
 
     say: is told what else has that name, and what the study changes in one that it extends. changes: what a command
@@ -103,7 +105,7 @@ def changes_of(sets: Mapping[str, Any], env: Mapping[str, str]) -> Changes:
     return Changes(tuple(texts), tuple(stand_for))
 
 
-def given_study(given: Any, home: Home, say: Callable[[str], object], changes: Changes) -> tuple[Study, str]:
+def given_study(given: Any, home: Home, say: Say, changes: Changes) -> tuple[Study, str]:
     """Return the study that a caller gave in any form, and what to call it in messages. Raises UserError.
 
     given: a dict as a study file has it, a Study, or the name or path of a file, which `read_study` reads.
