@@ -33,7 +33,9 @@ class Home:
         """The home's own databases; a server may take their place."""
         self.earlier_ledger = self.path / "ledger.db"
         """The ledger of earlier versions."""
-        self.artifacts, self.ray, self.logs = (self.path / name for name in ("artifacts", "ray", "logs"))
+        self.artifacts = self.path / "artifacts"
+        self.ray = self.path / "ray"
+        self.logs = self.path / "logs"
         """Folders of MLflow, of Ray, and of the output of detached runs."""
 
     @property
