@@ -3,5 +3,5 @@
 from search.cli.listed import Listed
 
 SECTION, MODULE = "Evidence", "reports.commands"
-table = Listed("table", "Show which constraint works at which scale.", MODULE, SECTION, "best")
-report = Listed("report", "Write a page about a study.", MODULE, SECTION, "table")
+table = Listed("table", "Show which constraint works at which scale.", MODULE, SECTION)
+report = Listed("report", "Write a page about a study.", MODULE, SECTION)

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from search import plugins
-from search.cli.listed import Listed, arrange
+from search.cli.listed import Listed
 from search.cli.surroundings import changed_library, check_libraries, settle_encoding, settle_environment, settle_output
 from search.errors import Failure, UserError, masked
 
@@ -58,26 +58,23 @@ class Commands(click.Group):
         return list({**self.commands, **plugins.added(plugins.COMMANDS)})
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands by group; those that other packages add to none of ours come last, by package."""
-        listed: dict[str, Listed] = {}
-        others: dict[str, str] = {}
-        for name, point in plugins.added(plugins.COMMANDS).items():
-            if name in self.commands:  # ours: another package cannot take its place
-                continue
-            command = load_plugin(point)
+        """List the commands by section, ours first; those that other packages add to none, by package."""
+        added = plugins.added(plugins.COMMANDS)
+        sections: dict[str, dict[str, click.Command]] = {}
+        for name in self.list_commands(ctx):
+            # Ours: another package cannot take its place.
+            command = self.commands.get(name) or load_plugin(added[name])
             if isinstance(command, Listed):
-                listed[name] = command
+                section = command.section
             else:
-                others[name] = point.module.partition(".")[0]
+                package = added[name].module.partition(".")[0]
+                section = f"Added by {package}"
+            sections.setdefault(section, {})[name] = command
 
-        groups = arrange({group: list(names) for group, names in GROUPS.items()}, listed)
-        for name, package in others.items():
-            groups.setdefault(f"Added by {package}", []).append(name)
-        for group, names in groups.items():
-            width = formatter.width - 2 - max(map(len, names), default=0)
-            commands = {name: self.get_command(ctx, name) for name in names}
-            rows = [(name, command.get_short_help_str(width)) for name, command in commands.items() if command]
-            with formatter.section(group):
+        for section, commands in sections.items():
+            width = formatter.width - 2 - max(map(len, commands))
+            rows = [(name, command.get_short_help_str(width)) for name, command in commands.items()]
+            with formatter.section(section):
                 formatter.write_dl(rows)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:

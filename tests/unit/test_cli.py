@@ -23,7 +23,7 @@ import pytest
 
 from search import cli, plugins
 from search.cli import COMMANDS, GROUPS
-from search.cli.listed import Listed, arrange
+from search.cli.listed import Listed
 from search.errors import Failure, UserError
 from search.run.snapshot import Snapshot
 from search.store import database
@@ -49,15 +49,12 @@ def test_every_command_is_listed_and_found_by_its_name():
     assert all(f"{group}:" in lines for group in GROUPS)
 
 
-def test_a_command_of_a_package_stands_behind_the_one_that_it_names():
-    """Whatever the order in which packages are found; one that names none of its section is the last."""
-    after = {"c": "b", "b": "x", "d": "gone", "e": "y", "f": "none of its section"}
-    others = {
-        name: Listed(name, "Says.", "m", "New" if name in "ef" else "Old", behind) for name, behind in after.items()
-    }
-    expected = {"Old": ["x", "b", "c", "y", "d"], "New": ["e", "f"]}
-    for order in ("cbdef", "dcbef"):
-        assert arrange({"Old": ["x", "y"]}, {name: others[name] for name in order}) == expected
+def test_a_command_of_a_package_stands_behind_ours_in_its_section(monkeypatch):
+    points = {name: EntryPoint(name, "one:f", plugins.COMMANDS) for name in ("b", "a")}
+    monkeypatch.setattr(plugins, "added", lambda group: points)
+    monkeypatch.setattr(cli, "load_plugin", lambda point: Listed(point.name, "Says.", "m", "Evidence"))
+    evidence = call("--help").stdout.partition("Evidence:\n")[2].partition("\n\n")[0]
+    assert [line.split()[0] for line in evidence.splitlines()] == ["best", "records", "b", "a"]
 
 
 def test_what_a_package_has_broken_is_left_out_of_a_group_and_said_once(monkeypatch, caplog):
