@@ -2,7 +2,7 @@
 
 import logging
 from importlib.metadata import EntryPoint
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -89,8 +89,7 @@ class Commands(click.Group):
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             where = f"options go after the command: adder-search COMMAND {error.option_name}"
-            click.echo(f"error: {error.option_name}: {where}", err=True)
-            ctx.exit(UserError.code)
+            _end(ctx, f"{error.option_name}: {where}", UserError.code)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -109,19 +108,21 @@ class Commands(click.Group):
         try:
             return super().invoke(ctx)
         except (UserError, Failure) as error:
-            for line in masked(str(error)).splitlines():
-                click.echo(f"error: {line}", err=True)
-            ctx.exit(error.code)
+            _end(ctx, str(error), error.code)
         except ImportError as error:
-            click.echo(f"error: {changed_library(error)}", err=True)
-            ctx.exit(Failure.code)
+            _end(ctx, changed_library(error), Failure.code)
         except OSError as error:
-            line = f"error: {error.filename or 'input or output'}: {error.strerror or error}"
-            click.echo(masked(line), err=True)
-            ctx.exit(Failure.code)
+            _end(ctx, f"{error.filename or 'input or output'}: {error.strerror or error}", Failure.code)
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             ctx.exit(130)
+
+
+def _end(ctx: click.Context, text: str, code: int) -> NoReturn:
+    """End a command with its errors, each in a line."""
+    for line in masked(text).splitlines():
+        click.echo(f"error: {line}", err=True)
+    ctx.exit(code)
 
 
 def load_plugin(point: EntryPoint) -> click.Command:
