@@ -83,7 +83,8 @@ def combinations(spec: Spec, names: Sequence[str]) -> list[Spec]:
             raise error_at(f"combine.{i}", f"{names[i]} takes no parameters away from this model")
 
     # In this order a study that is stopped early has the main effects apart.
-    alike: dict[Spec, Spec] = {}
+    of_model = {constraint for constraint in constraints if constraint in spec.applied().items()}
+    alike: dict[Spec, tuple[int, Spec]] = {}
     for run in nested_fractions(len(constraints)):
         applied = [constraint for i, constraint in enumerate(constraints) if run >> i & 1]
         combined = _applied(bare, applied)
@@ -91,11 +92,12 @@ def combinations(spec: Spec, names: Sequence[str]) -> list[Spec]:
         # Impossible, or another combination, which has its own run: one may need or exclude another.
         if not combined or [constraint for constraint in constraints if constraint in own] != applied:
             continue
+        distance = len(of_model.symmetric_difference(applied))
         key = combined.trained()
-        rival = alike.setdefault(key, combined)
-        if _distance(combined, spec, constraints) < _distance(rival, spec, constraints):
-            alike[key] = combined
-    return list(alike.values())
+        nearest, _ = alike.setdefault(key, (distance, combined))
+        if distance < nearest:
+            alike[key] = distance, combined
+    return [combined for _, combined in alike.values()]
 
 
 def _without(spec: Spec, constraints: Sequence[Constraint]) -> Spec:
@@ -114,10 +116,3 @@ def _applied(spec: Spec, constraints: Sequence[Constraint]) -> Spec | None:
     except ValueError:
         return None
     return spec
-
-
-def _distance(spec: Spec, other: Spec, constraints: Sequence[Constraint]) -> int:
-    """Return the number of the constraints that one of two specs has and the other has not."""
-    applied = spec.applied().items()
-    others = other.applied().items()
-    return sum((constraint in applied) != (constraint in others) for constraint in constraints)
