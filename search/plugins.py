@@ -100,10 +100,9 @@ def rules() -> dict[str, type[Rule]]:
     """Return the stopping rules by their key in a study file: ours, then those of packages."""
     from trainer.stopping import RULES  # not at the head: `--help` needs no rules
 
-    # No package takes the place of a rule of ours.
-    ours = {rule.key: rule for rule in RULES}
-    others = {rule.key: rule for rule in loaded(STOPPING).values()}
-    return ours | {key: rule for key, rule in others.items() if key not in ours}
+    # Ours come first and last: no package takes the place of one.
+    every = (*RULES, *loaded(STOPPING).values(), *RULES)
+    return {rule.key: rule for rule in every}
 
 
 def part(name: str, option: str, brought_by: str = NOTEBOOK_SAYS) -> Any:
