@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from importlib import import_module
+from pkgutil import resolve_name
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -41,7 +41,10 @@ if TYPE_CHECKING:
 
 Asked = tuple[Spec, Recipe]
 """What a file asks for: spec and recipe of a configuration, before it is known where its seeds start."""
-OURS = ("listed:Listed", "scales:Scales", "combine:Combine", "search:Search")
+OURS = (
+    "search.kinds.listed:Listed", "search.kinds.scales:Scales", "search.kinds.combine:Combine",
+    "search.kinds.search:Search",
+)  # fmt: skip
 """The kinds in search/kinds, in the order of their keys in a file. Without any of their keys a study is Listed."""
 
 
@@ -112,10 +115,6 @@ class Kind:
     def __init__(self, study: Any):
         """study: a `Study`, which has the keys of this kind too."""
         self.study = study
-
-    @classmethod
-    def is_asked(cls, study: Any) -> bool:
-        return any(getattr(study, key) for key in cls.asked_by)
 
     def check_alone(self) -> None:
         """Raise ValueError at the key path of what does not go with this kind in a study."""
@@ -388,11 +387,7 @@ class Kind:
 
 def kinds() -> list[type[Kind]]:
     """Return all kinds of study: of packages, and ours behind them."""
-    ours = []
-    for name in OURS:
-        module, _, cls = name.partition(":")
-        ours.append(getattr(import_module(f"search.kinds.{module}"), cls))
-    return [*loaded(KINDS).values(), *ours]
+    return [*loaded(KINDS).values(), *map(resolve_name, OURS)]
 
 
 def proposed_lineages(records: Any) -> list[list[Step]] | None:
@@ -409,16 +404,13 @@ def best_proposal(records: Any) -> tuple[str, Seed] | None:
 
 def kind_of(study: Any) -> Kind:
     """Return the kind that a study's file asks for. Raise ValueError at the key path where it asks for several."""
-    asked = [kind(study) for kind in kinds() if kind.is_asked(study)]
+    asked = [kind(study) for kind in kinds() if any(getattr(study, key) for key in kind.asked_by)]
     for kind in asked:
         kind.check_alone()
     if len(asked) > 1:
         first, last = asked[0].asked_by[0], asked[-1].asked_by[0]
         raise error_at(last, f"{first} proposes the configurations of this study")
-    if asked:
-        return asked[0]
-    listed = kinds()[-len(OURS)]
-    return listed(study)
+    return asked[0] if asked else resolve_name(OURS[0])(study)
 
 
 def names_of(study: Any, configurations: Iterable[Configuration]) -> dict[str, str]:
