@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,7 +14,6 @@ from search.cli.options import STUDY, home_option, json_option, show
 from search.errors import UserError
 
 if TYPE_CHECKING:
-    from search.stats.counting import Until
     from search.stats.record import SeedRecord
     from search.store.home import Home
     from search.store.study_records import StudyRecords
@@ -77,18 +76,15 @@ def _watch(study: str, each: bool, home: Home) -> None:
 class _Looked:
     """What is recorded of a study.
 
-    refused: why this version cannot read all of it. running, names, totals: of a study that was asked for by name;
-    what its driver left, and by configuration's key its name and the problems that verify it.
+    counts: what is said of its seeds. running, names, totals: of a study that was asked for by name; what its driver
+    left, and by configuration's key its name and the problems that verify it.
     """
 
-    study: str
-    owner: str | None
+    counts: dict[str, Any]
     seeds: list[SeedRecord]
-    until: Until | None
-    refused: str | None = None
-    running: Mapping[str, Any] | None = None
-    names: Mapping[str, str] = field(default_factory=dict)
-    totals: Mapping[str, int] = field(default_factory=dict)
+    running: Mapping[str, Any] | None
+    names: Mapping[str, str]
+    totals: Mapping[str, int]
 
 
 def _status(study: str | None, each: bool, home: Home, as_json: bool = False) -> tuple[dict[str, Any], str]:
@@ -100,7 +96,8 @@ def _status(study: str | None, each: bool, home: Home, as_json: bool = False) ->
     named = [study] if study else []
     opened = open_several(home, named) if study or home.exists() else []
     looked = [_look(records, bool(study), environment=as_json) for records in opened]
-    studies = _counts(looked)
+    looked.sort(key=lambda one: not one.seeds)  # those without a seed last
+    studies = [one.counts for one in looked]
     about: dict[str, Any] = {"home": str(home.path), "studies": studies, "seeds": None}
     if not study:
         return about, render.status(studies, []) if opened else home.nothing_run
@@ -113,6 +110,7 @@ def _status(study: str | None, each: bool, home: Home, as_json: bool = False) ->
 
 def _look(records: StudyRecords, is_asked_for: bool, environment: bool) -> _Looked:
     """Read what `status` shows of a study. environment: read where its seeds were trained, if it is asked for."""
+    from search.stats.counting import summarise
     from search.store.progress_file import read_progress
     from search.study.kind import names_of
 
@@ -132,33 +130,16 @@ def _look(records: StudyRecords, is_asked_for: bool, environment: bool) -> _Look
             names = names_of(as_run, configurations.values())
         except UserError as error:
             refusals.append(str(error))
-    return _Looked(
-        records.study,
-        owner,
-        seeds if owner else list(map(cut_off, seeds)),
-        as_run.until_rule if as_run else None,
-        next(iter(refusals), None),
-        running,
-        names,
-        totals,
-    )
+    if not owner:
+        seeds = list(map(cut_off, seeds))
 
-
-def _counts(looked: Iterable[_Looked]) -> list[dict[str, Any]]:
-    """Return the counts of studies, those without a seed last."""
-    from search.stats.counting import summarise
-
-    begun, not_begun = [], []
-    for one in looked:
-        counts = {"study": one.study, **summarise(one.seeds, one.until)}
-        if not one.seeds:
-            by = f"; run by {one.owner}" if one.owner else ""
-            not_begun.append({**counts, "said": f"no seed begun yet{by}"})
-        elif one.refused:
-            begun.append({**counts, "refused": one.refused})
-        else:
-            begun.append(counts)
-    return begun + not_begun
+    counts = {"study": records.study, **summarise(seeds, as_run.until_rule if as_run else None)}
+    if not seeds:
+        by = f"; run by {owner}" if owner else ""
+        counts["said"] = f"no seed begun yet{by}"
+    elif refusals:
+        counts["refused"] = refusals[0]
+    return _Looked(counts, seeds, running, names, totals)
 
 
 def cut_off(seed: SeedRecord) -> SeedRecord:
