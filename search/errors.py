@@ -98,12 +98,11 @@ def bare(address: str) -> str:
     scheme, mark, rest = address.partition("://")
     whole = rest if mark else address
     who, at_sign, where = whole.rpartition("@")
-    has_user = bool(at_sign) and (bool(mark) or ":" in who)
-    if not has_user:  # an @ in a plain word is none of an address
-        where = whole
+    if not at_sign or not (mark or ":" in who):  # an @ in a plain word is none of an address
+        who, where = "", whole
 
-    is_profile = bool(mark) and scheme.endswith(("databricks", "databricks-uc"))
-    if is_profile or (where not in (rest, address) and not set("?#").isdisjoint(who)):
+    is_profile = mark and scheme.endswith(("databricks", "databricks-uc"))
+    if is_profile or not set("?#").isdisjoint(who):
         where = MASK
 
     hidden = r"(?<=[?#]).+" if mark else r"(?<=[?&#])[^?&#=]*=.+"
