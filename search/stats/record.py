@@ -161,12 +161,10 @@ class SeedRecord:
 def _columns() -> Iterator[Column]:
     hints = get_type_hints(SeedRecord)
     for field in dataclasses.fields(SeedRecord):
-        hint = kind = hints[field.name]
-        is_optional = get_origin(hint) is UnionType
-        if is_optional:  # int | None
-            (kind,) = set(get_args(hint)) - {NoneType}
+        hint = hints[field.name]
+        kind, *none = get_args(hint) if isinstance(hint, UnionType) else [hint]  # int | None
         kind = get_origin(kind) or kind  # dict of dict[str, Any]
-        yield dataclasses.replace(field.metadata["column"], name=field.name, kind=kind, is_optional=is_optional)
+        yield dataclasses.replace(field.metadata["column"], name=field.name, kind=kind, is_optional=bool(none))
 
 
 COLUMNS = {column.name: column for column in _columns()}
