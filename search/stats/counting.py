@@ -136,8 +136,6 @@ class GrokRate:
     @property
     def is_widened(self) -> bool:
         """True if rules add more than WIDER to the upper end of the interval."""
-        if not self.n or self.tries:
-            return False
         _, high = self.interval
         _, high_without_rules = mid_p(self.grokked, self.n)
         return high > high_without_rules + WIDER
@@ -481,13 +479,11 @@ def common_counts(rows: Sequence[SeedRecord]) -> dict[str, Any]:
 def summarise(rows: Sequence[SeedRecord], until: Until | None = None) -> Counts:
     """Return counts of some rows: of the search, and below `confirmation_*` of what confirms it, if anything does."""
     searched, fresh = by_phase(rows)
-    confirmed: dict[str, Any] = {}
-    if fresh:
-        confirmed = {f"confirmation_{name}": value for name, value in _rated(fresh).items()}
+    confirmed = _rated(fresh) if fresh else {}
     return {
         "configurations": len({row.configuration for row in rows}),
         **_rated(searched, until),
-        **confirmed,
+        **{f"confirmation_{name}": value for name, value in confirmed.items()},
         **common_counts(searched),
         "verify_calls": sum(row.verify_calls for row in rows),
         "unended": unended_warning(rows),
