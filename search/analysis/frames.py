@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from io import BytesIO
 from itertools import chain
+from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 Of = Literal["seeds", "configurations", "curves"]
 Row = dict[str, Any]
-NAN = float("nan")
 DESCRIBED = ("title", "rung", "params")
 """Columns of a configuration that its seeds have too, behind its key."""
 BEFORE_BEST = tuple(OF_SEARCH)
@@ -265,7 +265,7 @@ def configuration_rows(records: StudyRecords, seeds: Sequence[SeedRecord] | None
     names = names_of(study, configurations.values())
     until = study.until_rule if study else None
     scales = study.kind.scale_names if study else {}
-    unknown = dict.fromkeys((*BEFORE_BEST, *AFTER_BEST), NAN)
+    unknown = dict.fromkeys((*BEFORE_BEST, *AFTER_BEST), nan)
     # Addition has columns only beside other tasks, or where it is searched: rows of one frame have the same columns.
     searches_task = study and any(path.startswith(("model.task", "task.")) for path in study.kind.space)
     says_task = searches_task or any(c.spec.task != ADDITION for c in configurations.values())
@@ -357,7 +357,7 @@ def _shown(seed: SeedRecord, name: str) -> Any:
 
 
 def _number(value: float | None) -> float:
-    return NAN if value is None else value
+    return nan if value is None else value
 
 
 # Curves

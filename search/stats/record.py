@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import nan
 from statistics import median
 from types import NoneType, UnionType
 from typing import Any, Self, get_args, get_origin, get_type_hints
@@ -19,7 +20,6 @@ SeedKey = tuple[str, int, int]
 """A configuration's key, init_seed, data_seed."""
 ENOUGH = "enough had grokked"
 """Reason of seeds that were censored because `until` needed no more."""
-NAN = float("nan")
 MAX, MEDIAN, SUM = "max", "median", "sum"
 SUMMARIES: Mapping[str, Callable[[list[Any]], float]] = {
     MEDIAN: lambda values: float(median(values)),
@@ -126,7 +126,7 @@ class SeedRecord:
         """Return the columns among some values, as their types. Raises ValueError, TypeError or OverflowError."""
         known = {}
         for name, column in COLUMNS.items():
-            value = values.get(name, NAN)
+            value = values.get(name, nan)
             if value == value:  # NaN, in frames, is no value
                 known[name] = column.typed(value)
         return known
