@@ -6,7 +6,7 @@ import shlex
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -23,6 +23,7 @@ from search.errors import UserError
 from search.stats.record import COLUMNS
 
 if TYPE_CHECKING:
+    from search.analysis.frames import Of
     from search.store.home import Home
 
 ROW_KINDS = ("configurations", "seeds", "curves")
@@ -118,7 +119,7 @@ def _columns() -> str:
 @target_option("File to write.", required=True)
 @click.option("--of", type=click.Choice(ROW_KINDS), default=ROW_KINDS[0], show_default=True, help="The kind of row.")
 @home_option
-def records(study: str, target: Path, of: Literal["seeds", "configurations", "curves"], home: Home) -> None:
+def records(study: str, target: Path, of: Of, home: Home) -> None:
     """Write a STUDY's records to a .parquet, .csv or .json file; a search to a .db file, for optuna-dashboard.
 
     One row per configuration, per seed, or per point of a seed's curve. In the file a curriculum and an environment
@@ -154,6 +155,5 @@ def _write_search(study: str, target: Path, home: Home) -> None:
     recorded = records.get_recorded_study()
     if recorded is None or not recorded.kind.space:
         raise UserError(f"study {study!r} is no search: Optuna proposed nothing")
-    trials: list[int] = []
-    write_file(target, lambda path: trials.append(recorded.kind.write_proposals(records, path)))
-    click.echo(f"{target}: {counted(trials[0], 'trial')}; optuna-dashboard {shlex.quote(sqlite_url(target))}")
+    count = write_file(target, lambda path: recorded.kind.write_proposals(records, path))
+    click.echo(f"{target}: {counted(count, 'trial')}; optuna-dashboard {shlex.quote(sqlite_url(target))}")

@@ -183,10 +183,11 @@ def writing(target: Path) -> Iterator[None]:
         raise UserError(f"{target}: cannot write there ({error.strerror or error})") from None
 
 
-def write_file(target: Path, write: Callable[[Path], object], flag: str = "-o") -> None:
+def write_file(target: Path, write: Callable[[Path], Any], flag: str = "-o") -> Any:
     """Write a file whole or not at all: in a new folder beside it, then in place of an earlier file.
 
-    flag: the option that named it, for an error's advice. Raises UserError as `check_file` does.
+    flag: the option that named it, for an error's advice. Return what `write` returns. Raises UserError as
+    `check_file` does.
     """
     from trainer.files import durable
 
@@ -194,8 +195,9 @@ def write_file(target: Path, write: Callable[[Path], object], flag: str = "-o") 
     # In a folder of its own: any name beside the target may be another file's.
     with writing(target), tempfile.TemporaryDirectory(dir=place.parent, prefix=".writing-") as scratch:
         fresh = Path(scratch, "new").with_suffix(target.suffix)
-        write(fresh)
+        written = write(fresh)
         durable.move_in(fresh, place)
+    return written
 
 
 def write_text(target: Path, text: str, flag: str = "-o") -> None:
