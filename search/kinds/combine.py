@@ -33,10 +33,6 @@ class Combine(Kind):
     keys = Keys
     says_sizes = True
 
-    def __init__(self, study: Any):
-        super().__init__(study)
-        self.names: list[str] = study.combine
-
     def check_alone(self) -> None:
         study = self.study
         refuse(
@@ -47,18 +43,18 @@ class Combine(Kind):
     @cached_property
     def spelled_out(self) -> list[Asked]:
         recipe = self.study.base_recipe
-        specs = combinations(self.study.base_spec, self.names)
+        specs = combinations(self.study.base_spec, self.study.combine)
         return [validated_pair(spec, recipe, "recipe") for spec in specs]
 
     def describe_count(self, known: Any) -> str:
-        count = 2 ** len(self.names)
+        count = 2 ** len(self.study.combine)
         text = f"{len(self.listed)}, of {count} combinations; the others are impossible or equal to one of these"
         is_repeated = self.planned > len(self.listed)
         return f"{text}; {self.planned} with each θ to start from" if is_repeated else text
 
     def _words_of(self, configuration: Configuration) -> str:
         applied = configuration.spec.applied()
-        names = (name.partition("=")[0] for name in self.names)
+        names = (name.partition("=")[0] for name in self.study.combine)
         return " + ".join(name for name in names if name in applied) or "none of them"
 
 
