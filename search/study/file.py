@@ -51,8 +51,13 @@ class Reader:
     recorded: Callable[[str], Data | None] = lambda name: None
     say: Callable[[str], object] = lambda line: None
 
-    def study(self, text: str, source: str, folder: Path) -> Study:
-        """Return the study of a text of YAML. Raises UserError naming source, key path and what would be right."""
+    def study(self, text: str, source: str, folder: Path = Path()) -> Study:
+        """Return the study of a YAML text. Raise UserError naming source, key path and what would be right.
+
+        folder: where files of modules, tables and trials are looked for.
+
+        All keys of a wrong form are named at once. Values are compared with each other only when each has its form.
+        """
         data = _mapping(text, source)
         base: Data = {}
         try:
@@ -122,6 +127,7 @@ class Reader:
 
 PLAIN = Reader()
 """Reads files as they are."""
+parse_study = PLAIN.study
 
 
 def shipped_study(name: str, reader: Reader = PLAIN) -> Study:
@@ -196,16 +202,6 @@ def _text(name: str, path: Path) -> str | None:
     if len(data) > LARGEST_FILE:
         raise UserError(f"{name}: larger than any study file ({LARGEST_FILE:,} bytes)")
     return data.decode()
-
-
-def parse_study(text: str, source: str, folder: Path = Path()) -> Study:
-    """Return the study of a YAML text. Raise UserError naming source, key path and what would be right.
-
-    folder: where files of modules, tables and trials are looked for.
-
-    All keys of a wrong form are named at once. Values are compared with each other only when each has its form.
-    """
-    return PLAIN.study(text, source, folder)
 
 
 def _mapping(text: str, source: str) -> Data:
