@@ -31,8 +31,7 @@ def sampler_of(study: Study) -> BaseSampler:
         if not distribution.single():
             varied[path] = distribution
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ExperimentalWarning)
+    with warnings.catch_warnings(action="ignore", category=ExperimentalWarning):
         if name == "tpe":
             is_conditional = any(field.when for field in space.values())
             return _TPE(seed, multivariate=True, group=is_conditional)  # of a group all fields have numbers
@@ -50,10 +49,7 @@ def sampler_of(study: Study) -> BaseSampler:
 
 def attributes_of(sampler: BaseSampler, complete: int) -> dict[str, Any]:
     """Return the attributes that a sampler gives a proposal. complete: how many were completed before it."""
-    if not isinstance(sampler, NSGAII):
-        return {}
-    generation = complete // sampler.population_size
-    return sampler.attributes(generation)
+    return sampler.attributes(complete // sampler.population_size) if isinstance(sampler, NSGAII) else {}
 
 
 class _ByNumber(BaseSampler):
