@@ -5,10 +5,10 @@ constraint toggled. A scale's model is the preset of its name, or one of its own
 touches what the recipe reads is compared with a base of its own.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import groupby
 from typing import Any
 
 from pydantic import Field
@@ -291,32 +291,32 @@ def describe_design(
     rows: list[Sequence[object]] = [HEAD]
     weak: list[str] = []
     counted: set[Configuration] = set()
-    for scale, cells_of_scale in groupby(design.cells, lambda cell: cell.scale):
-        column = list(cells_of_scale)
-        level = LEVEL / len(column)  # of all tests of a scale Holm asks this of the first, and less of each other
-        for cells in _by_base(column):
-            first = cells[0]
-            names = ", ".join(cell.constraint for cell in cells)
-            arms = {Configuration(*pair) for cell in cells for pair in (cell.base, cell.toggled)}
-            arms -= counted  # what two scales share is trained, and paid for, once
-            counted |= arms
+    tests = Counter(cell.scale for cell in design.cells)
+    for cells in _by_base(design):
+        first = cells[0]
+        # Of all tests of a scale Holm asks this of the first, and less of each other.
+        level = LEVEL / tests[first.scale]
+        names = ", ".join(cell.constraint for cell in cells)
+        arms = {Configuration(*pair) for cell in cells for pair in (cell.base, cell.toggled)}
+        arms -= counted  # what two scales share is trained, and paid for, once
+        counted |= arms
 
-            fatal = _powers(first, 0.0, level)
-            halves = _powers(first, first.rate / 2, level)
-            if halves[0] < POWER:
-                weak.append(f"{scale} {names}: {halves[0]:.0%}")
-            rows.append((
-                scale,
-                f"{first.base_name}: {names}" if first.base_name else "",
-                len(cells),
-                len(arms),
-                first.seeds,
-                f"{sum(to_train[arm] for arm in arms):,}",
-                f"{sum(core_hours[arm] for arm in arms):.2f}",
-                first.rate,
-                _spelt(fatal),
-                _spelt(halves),
-            ))  # fmt: skip
+        fatal = _powers(first, 0.0, level)
+        halves = _powers(first, first.rate / 2, level)
+        if halves[0] < POWER:
+            weak.append(f"{first.scale} {names}: {halves[0]:.0%}")
+        rows.append((
+            first.scale,
+            f"{first.base_name}: {names}" if first.base_name else "",
+            len(cells),
+            len(arms),
+            first.seeds,
+            f"{sum(to_train[arm] for arm in arms):,}",
+            f"{sum(core_hours[arm] for arm in arms):.2f}",
+            first.rate,
+            _spelt(fatal),
+            _spelt(halves),
+        ))  # fmt: skip
 
     seeds = sum(to_train.values())
     hours = f"{sum(core_hours.values()):.2f}"
@@ -337,12 +337,13 @@ def _powers(cell: Cell, other: float, level: float) -> list[float]:
     return [by_holm, alone]
 
 
-def _by_base(column: list[Cell]) -> list[list[Cell]]:
-    """Return a scale's cells by their base, the scale's own first."""
-    by_name: dict[str, list[Cell]] = {}
-    for cell in sorted(column, key=lambda cell: cell.base_name != ""):
-        by_name.setdefault(cell.base_name, []).append(cell)
-    return list(by_name.values())
+def _by_base(design: Design) -> list[list[Cell]]:
+    """Return the cells by scale and base, of each scale its own base first."""
+    by_base: dict[tuple[str, str], list[Cell]] = {}
+    for cell in design.cells:
+        by_base.setdefault((cell.scale, ""), [])
+        by_base.setdefault((cell.scale, cell.base_name), []).append(cell)
+    return [cells for cells in by_base.values() if cells]
 
 
 def _spelt(powers: list[float]) -> str:
