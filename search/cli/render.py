@@ -32,6 +32,7 @@ from search.stats.record import ENOUGH, SeedRecord
 from search.stats.stages import describe_stages
 from search.store.home import home_flag, run_command
 from search.store.study_records import StudyRecords
+from search.study.described import counted
 from search.study.kind import names_of
 from trainer import Outcome
 
@@ -97,8 +98,8 @@ def _results(
     if is_compared and cost.seed_steps:
         lines.append(f"  {cost}")
 
-    counted = GrokRate.of(searched, bounded=False).n
-    lines += _stopping({"counted": counted} | counts_of_rules(searched))
+    ended_seeds = {"counted": GrokRate.of(searched, bounded=False).n}
+    lines += _stopping(ended_seeds | counts_of_rules(searched))
     if is_compared and not (ended.interrupted or ended.failed):
         lines += _without_rules(study, searched, run_command(records.home, name))
 
@@ -305,8 +306,7 @@ def _running(running: Mapping[str, Any], names: Mapping[str, str]) -> list[str]:
     host, process = running["owner"].split("/")[:2]
     lines = [f"runs since {since} as process {process} on {host}", *describe(snapshot_of(running))]
     for key, step, count in running["training"]:
-        noun = "seed" if count == 1 else "seeds"
-        lines.append(f"training: {names.get(key, key)}: {count:,} {noun} at step {step:,}")
+        lines.append(f"training: {names.get(key, key)}: {counted(count, 'seed')} at step {step:,}")
     return [f"  {line}" for line in lines]
 
 

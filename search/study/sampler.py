@@ -43,7 +43,7 @@ class Sampler(Strict):
     @property
     def sought(self) -> str:
         """Name of the objective that is maximised."""
-        return next((name for name in self.objectives or () if name != PARAMS), GROK_RATE)
+        return next(name for name in self.directions if name != PARAMS)
 
     def planned(self, space: Space) -> int:
         """Return the number of proposals. Raise ValueError at the key path of a field that makes no grid."""
