@@ -156,7 +156,7 @@ class Scales(Kind):
         if not isinstance(seeds, SeedRange):
             return seed_list(seeds)
         most = max(self.design.seeds.values())
-        return [Seed.of(n) for n in range(seeds.first, seeds.first + most)]
+        return seed_list(seeds.model_copy(update={"count": most}))
 
     @cached_property
     def scale_names(self) -> dict[str, str]:
