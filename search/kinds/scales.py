@@ -137,9 +137,95 @@ class Scales(Kind):
 
     @cached_property
     def design(self) -> Design:
-        """The cells of the study's scales."""
-        count = len(seed_list(self.study.seeds))
-        return design_of(self.scales, list(self.toggled), self.study.recipe, count, self.study.task)
+        """The cells of the study's scales. Raises ValueError at a key path."""
+        for i, constraint in enumerate(self.toggled):
+            if constraint in self.toggled[:i]:
+                raise error_at(f"constraints.{i}", f"{constraint} is listed twice")
+
+        design = Design()
+        for name, scale in self.scales.items():
+            spec = self._model(name, scale)
+            partners = self._partners(design, name, spec)
+            bases = self._bases(design, name, spec)
+            seeds = scale.seeds or len(seed_list(self.study.seeds))
+            for constraint, partner in partners.items():
+                label, base = bases[constraint]
+                arm = _fitting(partner, base[1], constraint, f"scales.{name}", label)
+                rate = (scale.bases[label].rate if label else None) or scale.rate
+                design.cells.append(Cell(name, constraint, label, base, arm, seeds, rate))
+                for pair in (base, arm):
+                    design.seeds[pair] = max(seeds, design.seeds.get(pair, 0))
+        self._check_cells(design)
+        return design
+
+    def _check_cells(self, design: Design) -> None:
+        """Raise ValueError at the key path of a constraint, or a scale, that has no cell at all."""
+        for i, constraint in enumerate(self.toggled):
+            reasons = design.skipped.get(constraint, {})
+            if len(reasons) < len(self.scales):
+                continue
+            scale, reason = next(iter(reasons.items()))
+            if not reason.startswith("unknown constraint"):
+                reason = f"cannot be toggled at any scale; at {scale}: {reason}"
+            raise error_at(f"constraints.{i}", reason)
+        idle = self.scales.keys() - {cell.scale for cell in design.cells}
+        if idle:
+            raise error_at(f"scales.{min(idle)}", "none of the constraints can be toggled here")
+
+    def _model(self, name: str, scale: Scale) -> Spec:
+        """Return the model of a scale, which is asked the study's task."""
+        path = f"scales.{name}"
+        if scale.model is None:
+            with errors_at(path):
+                return asked_spec(preset(name).as_dict(), path, self.study.task)
+        if not name.isprintable():
+            raise error_at("scales", f"must be named by a line of text, got {name!r:.80}")
+        path = f"{path}.model"
+        return asked_spec(model_options(scale.model, path), path, self.study.task)
+
+    def _partners(self, design: Design, scale: str, spec: Spec) -> dict[str, Spec]:
+        """Return the spec with each constraint toggled, noting those that this scale skips."""
+        partners = {}
+        for i, constraint in enumerate(self.toggled):
+            path = f"constraints.{i}"
+            partner, reason = None, "it would take no parameter away"
+            try:
+                partner = toggled(spec, constraint, path)
+            except ValueError as error:
+                reason = str(error).removeprefix(path).lstrip(".: ")
+            if partner is None:
+                design.skipped.setdefault(constraint, {})[scale] = reason
+            else:
+                partners[constraint] = partner
+        return partners
+
+    def _bases(self, design: Design, name: str, spec: Spec) -> dict[str, tuple[str, Asked]]:
+        """Return the base of each constraint at a scale, and its name: empty for the scale's own."""
+        path, scale, recipe = f"scales.{name}", self.scales[name], self.study.recipe
+        fields = recipe_of(scale.recipe, f"{path}.recipe", recipe)
+        own = validated_pair(spec, fields, f"{path}.recipe")
+        taken = {own}
+        bases = dict.fromkeys(self.toggled, ("", own))
+        for label, base in scale.bases.items():
+            if not label:
+                raise error_at(f"{path}.bases", "each needs a name")
+            where = f"{path}.bases.{label}"
+            fields = recipe_of(base.recipe, f"{where}.recipe", recipe | scale.recipe)
+            further = validated_pair(spec, fields, f"{where}.recipe")
+            if further in taken:
+                raise error_at(f"{where}.recipe", "trains what another base of this scale does")
+            taken.add(further)
+            for i, constraint in enumerate(base.constraints):
+                at = f"{where}.constraints.{i}: {constraint}"
+                reason = design.skipped.get(constraint, {}).get(name)
+                before, _ = bases.get(constraint, ("", own))
+                refuse(
+                    (constraint not in self.toggled, f"{at} is none of the study's constraints"),
+                    (reason, f"{at} cannot be toggled at {name}: {reason}"),
+                    (before, f"{at} has a base already, {before!r}"),
+                )
+                bases[constraint] = label, further
+        return bases
 
     @cached_property
     def spelled_out(self) -> list[Asked]:
@@ -170,105 +256,50 @@ class Scales(Kind):
     def plan_design(
         self, to_train: Mapping[Configuration, int], core_hours: Mapping[Configuration, float]
     ) -> list[str]:
-        return ["", *describe_design(self.design, to_train, core_hours)]
+        """Return lines: a row for each base of each scale, then what its columns say and what is missing.
 
+        to_train, core_hours: of each configuration. One that two scales have is an arm of the first.
+        """
+        cells_of = Counter(cell.scale for cell in self.design.cells)
+        rows: list[Sequence[object]] = [HEAD]
+        weak: list[str] = []
+        counted: set[Configuration] = set()
+        for cells in _by_base(self.design):
+            first = cells[0]
+            # Of all tests of a scale Holm asks this of the first, and less of each other.
+            level = LEVEL / cells_of[first.scale]
+            names = ", ".join(cell.constraint for cell in cells)
+            arms = {Configuration(*pair) for cell in cells for pair in (cell.base, cell.toggled)}
+            arms -= counted  # what two scales share is trained, and paid for, once
+            counted |= arms
 
-def design_of(scales: dict[str, Scale], constraints: list[str], recipe: Data, count: int, task: Any = None) -> Design:
-    """Return the design of these scales and constraints. Raise ValueError at a key path.
+            fatal = _powers(first, 0.0, level)
+            halves = _powers(first, first.rate / 2, level)
+            if halves[0] < POWER:
+                weak.append(f"{first.scale} {names}: {halves[0]:.0%}")
+            rows.append((
+                first.scale,
+                f"{first.base_name}: {names}" if first.base_name else "",
+                len(cells),
+                len(arms),
+                first.seeds,
+                f"{sum(to_train[arm] for arm in arms):,}",
+                f"{sum(core_hours[arm] for arm in arms):.2f}",
+                first.rate,
+                _spelt(fatal),
+                _spelt(halves),
+            ))  # fmt: skip
 
-    recipe: fields of every recipe; count: seeds of an arm of scales that name none; task: of every preset.
-    """
-    for i, constraint in enumerate(constraints):
-        if constraint in constraints[:i]:
-            raise error_at(f"constraints.{i}", f"{constraint} is listed twice")
-
-    design = Design()
-    for name, scale in scales.items():
-        spec = _model(name, scale, task)
-        partners = _partners(design, name, spec, constraints)
-        bases = _bases(design, name, spec, scale, constraints, recipe)
-        seeds = scale.seeds or count
-        for constraint, partner in partners.items():
-            label, base = bases[constraint]
-            arm = _fitting(partner, base[1], constraint, f"scales.{name}", label)
-            rate = (scale.bases[label].rate if label else None) or scale.rate
-            design.cells.append(Cell(name, constraint, label, base, arm, seeds, rate))
-            for pair in (base, arm):
-                design.seeds[pair] = max(seeds, design.seeds.get(pair, 0))
-
-    # A constraint may have no cell at some scales, but not at all of them; nor a scale for all constraints.
-    for i, constraint in enumerate(constraints):
-        reasons = design.skipped.get(constraint, {})
-        if len(reasons) < len(scales):
-            continue
-        scale_name, reason = next(iter(reasons.items()))
-        if not reason.startswith("unknown constraint"):
-            reason = f"cannot be toggled at any scale; at {scale_name}: {reason}"
-        raise error_at(f"constraints.{i}", reason)
-    idle = scales.keys() - {cell.scale for cell in design.cells}
-    if idle:
-        raise error_at(f"scales.{min(idle)}", "none of the constraints can be toggled here")
-    return design
-
-
-def _model(name: str, scale: Scale, task: Any) -> Spec:
-    """Return the model of a scale, which is asked the study's task."""
-    path = f"scales.{name}"
-    if scale.model is None:
-        with errors_at(path):
-            return asked_spec(preset(name).as_dict(), path, task)
-    if not name.isprintable():
-        raise error_at("scales", f"must be named by a line of text, got {name!r:.80}")
-    path = f"{path}.model"
-    return asked_spec(model_options(scale.model, path), path, task)
-
-
-def _partners(design: Design, scale: str, spec: Spec, constraints: list[str]) -> dict[str, Spec]:
-    """Return the spec with each constraint toggled, noting those that this scale skips."""
-    partners = {}
-    for i, constraint in enumerate(constraints):
-        path = f"constraints.{i}"
-        partner, reason = None, "it would take no parameter away"
-        try:
-            partner = toggled(spec, constraint, path)
-        except ValueError as error:
-            reason = str(error).removeprefix(path).lstrip(".: ")
-        if partner is None:
-            design.skipped.setdefault(constraint, {})[scale] = reason
-        else:
-            partners[constraint] = partner
-    return partners
-
-
-def _bases(
-    design: Design, name: str, spec: Spec, scale: Scale, constraints: list[str], recipe: Data
-) -> dict[str, tuple[str, Asked]]:
-    """Return the base of each constraint at a scale, and its name: empty for the scale's own."""
-    path = f"scales.{name}"
-    fields = recipe_of(scale.recipe, f"{path}.recipe", recipe)
-    own = validated_pair(spec, fields, f"{path}.recipe")
-    taken = {own}
-    bases = dict.fromkeys(constraints, ("", own))
-    for label, base in scale.bases.items():
-        if not label:
-            raise error_at(f"{path}.bases", "each needs a name")
-        where = f"{path}.bases.{label}"
-        fields = recipe_of(base.recipe, f"{where}.recipe", recipe | scale.recipe)
-        further = validated_pair(spec, fields, f"{where}.recipe")
-        if further in taken:
-            raise error_at(f"{where}.recipe", "trains what another base of this scale does")
-        taken.add(further)
-        for i, constraint in enumerate(base.constraints):
-            at = f"{where}.constraints.{i}: {constraint}"
-            reason = design.skipped.get(constraint, {}).get(name)
-            before, _ = bases.get(constraint, ("", own))
-            refuse(
-                (constraint not in constraints, f"{at} is none of the study's constraints"),
-                (reason, f"{at} cannot be toggled at {name}: {reason}"),
-                (before, f"{at} has a base already, {before!r}"),
-            )
-            bases[constraint] = label, further
-    return bases
+        seeds = sum(to_train.values())
+        hours = f"{sum(core_hours.values()):.2f}"
+        rows.append(("all", "", cells_of.total(), len(counted), "", f"{seeds:,}", hours, "", "", ""))
+        numbers = range(2, len(HEAD))
+        lines = ["", *aligned(rows, right=numbers), "", *ABOUT]
+        for constraint, reasons in self.design.skipped.items():
+            lines += [f"{constraint} is not toggled at {scale}: {reason}" for scale, reason in reasons.items()]
+        if weak:
+            lines.append(f"power against halves below {POWER:.0%} by Holm: {'; '.join(weak)}")
+        return [f"  {line}".rstrip() for line in lines]
 
 
 def _fitting(partner: Spec, recipe: Recipe, constraint: str, path: str, label: str) -> Asked:
@@ -279,55 +310,6 @@ def _fitting(partner: Spec, recipe: Recipe, constraint: str, path: str, label: s
         if label:
             raise error_at(f"{path}.bases.{label}.recipe", str(error)) from None
         raise error_at(path, f"{error}; give {constraint} a base of its own in {path}.bases") from None
-
-
-def describe_design(
-    design: Design, to_train: Mapping[Configuration, int], core_hours: Mapping[Configuration, float]
-) -> list[str]:
-    """Return lines: a row for each base of each scale, then what its columns say and what is missing.
-
-    to_train, core_hours: of each configuration. One that two scales have is an arm of the first.
-    """
-    rows: list[Sequence[object]] = [HEAD]
-    weak: list[str] = []
-    counted: set[Configuration] = set()
-    tests = Counter(cell.scale for cell in design.cells)
-    for cells in _by_base(design):
-        first = cells[0]
-        # Of all tests of a scale Holm asks this of the first, and less of each other.
-        level = LEVEL / tests[first.scale]
-        names = ", ".join(cell.constraint for cell in cells)
-        arms = {Configuration(*pair) for cell in cells for pair in (cell.base, cell.toggled)}
-        arms -= counted  # what two scales share is trained, and paid for, once
-        counted |= arms
-
-        fatal = _powers(first, 0.0, level)
-        halves = _powers(first, first.rate / 2, level)
-        if halves[0] < POWER:
-            weak.append(f"{first.scale} {names}: {halves[0]:.0%}")
-        rows.append((
-            first.scale,
-            f"{first.base_name}: {names}" if first.base_name else "",
-            len(cells),
-            len(arms),
-            first.seeds,
-            f"{sum(to_train[arm] for arm in arms):,}",
-            f"{sum(core_hours[arm] for arm in arms):.2f}",
-            first.rate,
-            _spelt(fatal),
-            _spelt(halves),
-        ))  # fmt: skip
-
-    seeds = sum(to_train.values())
-    hours = f"{sum(core_hours.values()):.2f}"
-    rows.append(("all", "", len(design.cells), len(counted), "", f"{seeds:,}", hours, "", "", ""))
-    numbers = range(2, len(HEAD))
-    lines = [*aligned(rows, right=numbers), "", *ABOUT]
-    for constraint, reasons in design.skipped.items():
-        lines += [f"{constraint} is not toggled at {scale}: {reason}" for scale, reason in reasons.items()]
-    if weak:
-        lines.append(f"power against halves below {POWER:.0%} by Holm: {'; '.join(weak)}")
-    return [f"  {line}".rstrip() for line in lines]
 
 
 def _powers(cell: Cell, other: float, level: float) -> list[float]:
