@@ -5,8 +5,7 @@ from typing import Any
 
 from model import preset_name
 from search.store.study_records import StudyRecords
-from search.study.ancestors import Step
-from search.study.start import ties_beyond_parent
+from search.study.ancestors import Step, after_lineage
 from search.study.trial import Configuration
 
 MOST_TIES = 4  # of a step that are written out
@@ -21,17 +20,9 @@ def lineages(records: StudyRecords, keys: Iterable[str]) -> list[list[Step]]:
 def _of_configuration(study: str, configuration: Configuration) -> list[Step]:
     """Return the steps that a configuration's θ went through, its own last."""
     spec = configuration.spec
-    steps = [dict(step) for step in configuration.start.lineage] if configuration.start else []
-    parent = steps[-1] if steps else {}
-    steps.append({
-        "model": preset_name(spec),
-        "params": spec.params,
-        "study": study,
-        "configuration": configuration.key,
-        "tied": ties_beyond_parent(parent.get("spec"), spec),
-        "how": list(parent.pop("then", [])),  # what was done to the parent's θ led here
-    })  # fmt: skip
-    return steps
+    step = {"model": preset_name(spec), "params": spec.params, "study": study, "configuration": configuration.key}
+    lineage = configuration.start.lineage if configuration.start else ()
+    return after_lineage(lineage, step, spec)
 
 
 def tree(lines: Sequence[Sequence[Mapping[str, Any]]]) -> str:

@@ -7,9 +7,10 @@ the way to it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from model import Spec
 from model.spec import known_spec
 from search.study.start import MOST_STEPS, read_lineage, read_step, read_texts, ties_beyond_parent
 
@@ -41,12 +42,7 @@ def _after_ancestors(step: Step, provenance: Mapping[str, Any], generations: int
     """
     step |= read_step({name: provenance[name] for name in PLACE if name in provenance})
     if isinstance(provenance.get("lineage"), list):  # trained in a study
-        steps = read_lineage(provenance["lineage"])
-        how = steps[-1].pop("then", []) if steps else []
-        spec = known_spec(step.get("spec"))
-        parent = steps[-1].get("spec") if steps else None
-        tied = ties_beyond_parent(parent, spec) if spec else []
-        return [*steps, step | {"tied": tied, "how": how}]
+        return after_lineage(read_lineage(provenance["lineage"]), step, known_spec(step.get("spec")))
 
     # What made it from another checkpoint says so: compressed_from, folded_from, finished_from.
     origins = {key: value for key, value in provenance.items() if key.endswith("_from") and isinstance(value, Mapping)}
@@ -66,6 +62,15 @@ def _after_ancestors(step: Step, provenance: Mapping[str, Any], generations: int
     else:
         how = [key.removesuffix("_from")]
     return [*ancestors, step | {"tied": [], "how": read_texts(how)}]
+
+
+def after_lineage(lineage: Iterable[Mapping[str, Any]], step: Step, spec: Spec | None) -> list[Step]:
+    """Return the step of a spec after those of its ancestors, with its ties beyond its parent's, and what led to it."""
+    steps = [dict(ancestor) for ancestor in lineage]
+    parent = steps[-1] if steps else {}
+    how = parent.pop("then", [])  # what was done to the parent's θ
+    tied = ties_beyond_parent(parent.get("spec"), spec) if spec else []
+    return [*steps, step | {"tied": tied, "how": how}]
 
 
 def _descent(last: Step, descent: Any) -> list[Step]:
