@@ -146,12 +146,12 @@ def exit_unless(passed: bool) -> NoReturn:
 
 def counted_lines(spec: Spec, provenance: Mapping[str, Any]) -> list[str]:
     """Return why another project's checkpoint may have more numbers than that project says: none of ours."""
-    held = provenance.get("frozen_on_the_way")
-    if not (held and isinstance(held, list) and all(isinstance(name, str) for name in held)):
-        return []
-    sizes, names = spec.layout.budget(), dict.fromkeys(held)
+    from search.study.start import read_texts
+
+    sizes = spec.layout.budget()
+    names = dict.fromkeys(read_texts(provenance.get("frozen_on_the_way")))
     count = sum(sizes.get(name, 1) for name in names)  # a tensor of its own, or a number of one
-    if count >= spec.params:  # a stranger's list
+    if not names or count >= spec.params:  # a stranger's list
         return []
     learned = f"{count:,} more, learned and then frozen, count here: {printable(', '.join(names))}"
     return [f"  its author may count {spec.params - count:,}: {learned}"]
