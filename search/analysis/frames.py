@@ -201,10 +201,8 @@ def _check_metadata(path: Path, about: pq.FileMetaData) -> None:
 
     # Groups may be empty and without number: no more of them are looked at than a table of MOST_ROWS cells needs.
     looked_at = min(groups, MOST_ROWS // max(columns, 1))
-    chunks = []
-    for n in range(looked_at):
-        group = about.row_group(n)
-        chunks += [group.column(at) for at in range(columns)]
+    first_groups = map(about.row_group, range(looked_at))
+    chunks = [group.column(at) for group in first_groups for at in range(columns)]
     cells = sum(chunk.num_values for chunk in chunks)  # a row may have lists
     _check_shape(path, groups, columns, max(cells, groups * columns))
 

@@ -224,9 +224,7 @@ class Search(Kind):
         for path, field in self.space.items():
             head = "" if lines else "space"
             lines.append(f"  {head:15} {path}: {describe(field)}{self._remark(path)}")
-        lines.append(f"  sampler         {self.proposer}")
-        lines.append(f"  sought          {self.goal}")
-        return lines
+        return [*lines, f"  sampler         {self.proposer}", f"  sought          {self.goal}"]
 
     def _remark(self, path: str) -> str:
         """Return what is odd about a field: it changes nothing, or may lie beyond the longest budget; else nothing."""
@@ -249,14 +247,8 @@ class Search(Kind):
     def summary(self, records: StudyRecords) -> list[str]:
         """Return a line on proposals that are impossible, and one on those that repeat a configuration."""
         proposals = records.list_proposals()
-        keys = []
-        without = []
-        for proposal in proposals:
-            if proposal["configuration"]:
-                keys.append(proposal["configuration"])
-            else:
-                without.append(proposal["numbers"])
-
+        keys = [proposal["configuration"] for proposal in proposals if proposal["configuration"]]
+        without = [proposal["numbers"] for proposal in proposals if not proposal["configuration"]]
         lines = []
         remark = impossible_remark(self.impossible(without), len(proposals), "proposals")
         if remark:

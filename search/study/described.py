@@ -109,12 +109,8 @@ def differing(configurations: Iterable[Configuration]) -> list[str]:
     """Return the fields in which configurations differ."""
     listed = [configuration.as_params() for configuration in configurations]
     names = dict.fromkeys(name for params in listed for name in params if "." in name)
-    fields = []
-    for name in names:
-        values = {json.dumps(params.get(name)) for params in listed}  # JSON, as lists have no hash, and 1 is True
-        if len(values) > 1:
-            fields.append(name)
-    return fields
+    # JSON, as lists have no hash, and 1 is True.
+    return [name for name in names if len({json.dumps(params.get(name)) for params in listed}) > 1]
 
 
 def describe_values(configuration: Configuration, paths: Iterable[str]) -> str:

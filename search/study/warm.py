@@ -149,13 +149,11 @@ def _read_database(file: Path, name: str | None) -> dict[str, Any]:
 
     rows = []
     for trial in trials:
-        row = {
+        params = {
             f"params_{path}": json.dumps(value) if isinstance(value, list | tuple | dict) else value
             for path, value in trial.params.items()
         }
-        for n, value in enumerate(trial.values):
-            row[f"values_{n}"] = value
-        rows.append(row)
+        rows.append(params | {f"values_{n}": value for n, value in enumerate(trial.values)})
     directions = [direction.name.lower() for direction in study.directions]
     return {"trials": rows, "directions": directions}
 
