@@ -40,7 +40,7 @@ def _after_ancestors(step: Step, provenance: Mapping[str, Any], generations: int
 
     A provenance is what somebody wrote: every value is checked, and nesting without end is cut off.
     """
-    step |= read_step({name: provenance[name] for name in PLACE if name in provenance})
+    step |= read_step({name: provenance.get(name) for name in PLACE})
     if isinstance(provenance.get("lineage"), list):  # trained in a study
         return after_lineage(read_lineage(provenance["lineage"]), step, known_spec(step.get("spec")))
 
@@ -51,7 +51,7 @@ def _after_ancestors(step: Step, provenance: Mapping[str, Any], generations: int
 
     key, origin = next(iter(origins.items()))
     before = origin["provenance"] if isinstance(origin.get("provenance"), Mapping) else {}
-    shape = read_step({name: origin[name] for name in SHAPE if name in origin})
+    shape = read_step({name: origin.get(name) for name in SHAPE})
     ancestors = _after_ancestors(shape, before, generations - 1)
     if key == "compressed_from":
         return [*ancestors, *_descent(step, provenance.get("descent"))]
@@ -76,8 +76,6 @@ def after_lineage(lineage: Iterable[Mapping[str, Any]], step: Step, spec: Spec |
 def _descent(last: Step, descent: Any) -> list[Step]:
     """Return the steps of a descent in a folder, the last of which is the checkpoint itself."""
     rows = [row for row in descent if isinstance(row, Mapping)] if isinstance(descent, list) else []
-    steps: list[Step] = []
-    for row in rows[-MOST_STEPS:] or [{}]:
-        said = read_step({"params": row.get("numbers"), "tied": row.get("tied")})
-        steps.append({"tied": [], "how": []} | said)
+    said = [read_step({"params": row.get("numbers"), "tied": row.get("tied")}) for row in rows[-MOST_STEPS:] or [{}]]
+    steps: list[Step] = [{"tied": [], "how": []} | step for step in said]
     return [*steps[:-1], last | steps[-1]]
