@@ -204,7 +204,7 @@ class Kind:
         """Return what tells a listed configuration from the others."""
         preset = preset_name(configuration.spec)
         words = describe_values(configuration, self._fields.get(preset, ()))
-        if words and len(self._alike) == 1:  # all have this preset
+        if words and len(self._fields) == 1:  # all have this preset
             return words
         return ", ".join(filter(None, (preset, words)))
 
@@ -219,21 +219,17 @@ class Kind:
         return differing(Configuration(*pair) for pair in self.listed)
 
     @cached_property
-    def _alike(self) -> dict[str, list[Configuration]]:
-        """The listed configurations, by preset."""
+    def _fields(self) -> dict[str, list[str]]:
+        """The fields that tell the listed configurations of a preset apart, by preset."""
         alike: dict[str, list[Configuration]] = {}
         for spec, recipe in self.listed:
             alike.setdefault(preset_name(spec), []).append(Configuration(spec, recipe))
-        return alike
 
-    @cached_property
-    def _fields(self) -> dict[str, list[str]]:
-        """The fields that tell the listed configurations of a preset apart, by preset."""
         found = {}
-        for preset, alike in self._alike.items():
+        for preset, configurations in alike.items():
             # Arms with and without a constraint have the recipe of their scale: only what differs in a scale is said.
-            fields = differing(alike) if self.toggled else self.varied
-            if len({configuration.spec for configuration in alike}) == 1:
+            fields = differing(configurations) if self.toggled else self.varied
+            if len({configuration.spec for configuration in configurations}) == 1:
                 fields = [path for path in fields if path.startswith("recipe.")]
             found[preset] = [path for path in fields if path != "model.family"]
         return found
@@ -420,7 +416,4 @@ def names_of(study: Any, configurations: Iterable[Configuration]) -> dict[str, s
     """
     names = {each.key: study.kind.name_of(each) if study else each.title for each in configurations}
     shared = Counter(names.values())
-    for key, name in names.items():
-        if shared[name] > 1:
-            names[key] = f"{name} ({key[:6]})"
-    return names
+    return {key: f"{name} ({key[:6]})" if shared[name] > 1 else name for key, name in names.items()}
