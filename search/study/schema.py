@@ -31,7 +31,7 @@ NAME = rf"^[A-Za-z0-9][A-Za-z0-9._-]{{0,{LONGEST_NAME - 1}}}$"
 
 def is_name(text: str) -> bool:
     """True if a study can have this name. Names become paths here; MLflow's experiment Default is its own."""
-    return re.fullmatch(NAME.strip("^$"), text) is not None and text != "Default"
+    return re.fullmatch(NAME, text) is not None and text != "Default"
 
 
 class Opening(Strict):
