@@ -41,7 +41,8 @@ AFTER_BEST = (*OF_CONFIRMATION, *OF_COLUMNS)
 """Columns of a configuration that are metrics of its seeds, around its best seed."""
 BESIDE = {"configuration": DESCRIBED, "outcome": ("budget",), "verified": ("proved",)}
 """Columns of a seed that are not in its record, by the one before them."""
-SEED_COLUMNS = [name for known, c in columns.items() if c.shown for name in (known, *BESIDE.get(known, ()))]
+SHOWN = [name for name, column in columns.items() if column.shown]
+SEED_COLUMNS = [name for known in SHOWN for name in (known, *BESIDE.get(known, ()))]
 COLUMNS = {
     "seeds": tuple(SEED_COLUMNS),
     "configurations": ("study", "configuration", *DESCRIBED, *BEFORE_BEST, "best_seed", *AFTER_BEST),

@@ -285,7 +285,8 @@ def status(
         for key, seeds in by_key.items():
             for phase, some in zip(("", ", confirmation"), by_phase(seeds), strict=True):
                 if some:
-                    lines.append(f"  {names.get(key, key[:6])}{phase}: {_states(Counter(map(state_of, some)))}")
+                    states = _states(Counter(map(state_of, some)))
+                    lines.append(f"  {names.get(key, key[:6])}{phase}: {states}")
     else:
         lines += [_seed(row, names if len(by_key) > 1 else None, totals) for row in rows]
 

@@ -216,7 +216,8 @@ def _set_at(container: Any, parts: Sequence[str], value: Any, path: str) -> Any:
     count = _parts_of_key(inside, parts, path)
     key = ".".join(parts[:count])
     place = f"{path}.{key}" if path else key
-    return {**_kept(inside, {key: value}, section), key: _set_at(inside.get(key), parts[count:], value, place)}
+    kept = _kept(inside, {key: value}, section)
+    return kept | {key: _set_at(inside.get(key), parts[count:], value, place)}
 
 
 def _parts_of_key(inside: Mapping[str, Any], parts: Sequence[str], path: str) -> int:
