@@ -60,6 +60,10 @@ LINES = {  # what is added to GOOD
         "space.recipe.hold.when: depends on itself (recipe.hold -> recipe.hold)",
     TIED_OR_NOT % f"recipe.optimiser: {{choice: [adamw, lionn], {WHEN_TIED}}}":
         "space.recipe.optimiser: *unknown 'lionn'; did you mean lion?",
+    "space: {recipe.optimiser: {choice: [adamw, lionn]}, "
+    "recipe.hold: {choice: [1, 2], when: {recipe.optimiser: adamw}}, "
+    "recipe.lr: {float: [0.1, 0.2], when: {recipe.optimiser: adamw}}}":
+        "space.recipe.optimiser: *unknown 'lionn'; did you mean lion?",
     TIED_OR_NOT % f"recipe.optimiser: {{choice: [adamw, sgd], {WHEN_TIED}}}, "
     "recipe.lr: {float: [-0.1, 0.1], when: {recipe.optimiser: sgd}}": "space.recipe.lr: must be 0.0 or more, got -0.1",
     TIED_OR_NOT % f"recipe.hold: {{choice: [1, 2], {WHEN_TIED}}}, "

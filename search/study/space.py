@@ -365,9 +365,9 @@ def _check_fields(space: Space, build: Callable[[Space, Numbers], object]) -> No
 def _without(space: Space, path: str) -> Space:
     """Return a space without a field, and without those that are searched at some of its values."""
     left: Space = {name: field for name, field in space.items() if name != path}
-    for name, field in left.items():
+    for name, field in space.items():
         if path in (field.when or ()):
-            return _without(left, name)
+            left = _without(left, name)
     return left
 
 
