@@ -128,7 +128,7 @@ def _end(ctx: click.Context, text: str, code: int) -> NoReturn:
 def load_plugin(point: EntryPoint) -> click.Command:
     """Return another package's command; where it cannot be imported, one that says so when it is called."""
     try:
-        command: click.Command = plugins.load(point, point.name)
+        return plugins.load(point, point.name)
     except Failure as error:
         reason = str(error)
 
@@ -136,7 +136,6 @@ def load_plugin(point: EntryPoint) -> click.Command:
             raise Failure(reason)
 
         return click.Command(point.name, callback=refuse, short_help="(cannot be imported)")
-    return command
 
 
 @click.group(

@@ -68,5 +68,4 @@ class Sampler(Strict):
 
 def section_of(study: Any) -> Sampler:
     """Return the sampler of a study that is a search."""
-    section: Sampler = study.sampler
-    return section
+    return study.sampler

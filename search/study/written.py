@@ -45,8 +45,7 @@ class Changes:
 
         A recorded study has had its names replaced, and code of modules in it, whose text stays as it is.
         """
-        replaced: Data = _replaced(data, _values_of(self.env), "")
-        return replaced
+        return _replaced(data, _values_of(self.env), "")
 
     def set_in(self, data: Data) -> Data:
         """Return plain values with keys set. Raises UserError."""
