@@ -25,7 +25,7 @@ def _of_configuration(study: str, configuration: Configuration) -> list[Step]:
     return after_lineage(lineage, step, spec)
 
 
-def tree(lines: Sequence[Sequence[Mapping[str, Any]]]) -> str:
+def tree(lines: Sequence[Sequence[Step]]) -> str:
     """Return lineages as lines of text, each step once, below the one that it began at."""
     root: dict[str, Any] = {}
     for steps in lines:
@@ -51,7 +51,7 @@ def _lines(nodes: Mapping[str, Any], indent: str) -> list[str]:
     return lines
 
 
-def describe(step: Mapping[str, Any]) -> str:
+def describe(step: Step) -> str:
     """Return a step in a line: its size, its place, and how it was reached."""
     model = str(step.get("model") or "")
     is_named = model and "tied to" not in model

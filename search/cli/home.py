@@ -14,6 +14,7 @@ from search.cli.options import STUDY, home_option, json_option, show
 from search.errors import UserError
 
 if TYPE_CHECKING:
+    from search.stats.counting import Counts
     from search.stats.record import SeedRecord
     from search.store.home import Home
     from search.store.study_records import StudyRecords
@@ -80,7 +81,7 @@ class _Looked:
     left, and by configuration's key its name and the problems that verify it.
     """
 
-    counts: dict[str, Any]
+    counts: Counts
     seeds: list[SeedRecord]
     running: Mapping[str, Any] | None
     names: Mapping[str, str]

@@ -1,6 +1,5 @@
 """Earlier proposals of a search whose file has changed, as numbers of the space that it has now."""
 
-from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -11,7 +10,7 @@ from search.study.space import Distribution, Numbers, fixed, numbers_by, stored
 from search.study.trial import Configuration
 
 
-def numbers_of(study: Study, configuration: Configuration, drawn: Mapping[str, Any]) -> Numbers:
+def numbers_of(study: Study, configuration: Configuration, drawn: Numbers) -> Numbers:
     """Return an earlier proposal's configuration as numbers of the study's space.
 
     Numbers that were drawn come before those of the values, which may be rounded. If a field's `after` has changed,
@@ -28,7 +27,7 @@ def numbers_of(study: Study, configuration: Configuration, drawn: Mapping[str, A
         raise
 
 
-def _numbers(study: Study, configuration: Configuration, drawn: Mapping[str, Any], keep: bool) -> Numbers:
+def _numbers(study: Study, configuration: Configuration, drawn: Numbers, keep: bool) -> Numbers:
     """Return the numbers; keep: prefer those drawn to those of the values, which may be rounded."""
     space = study.kind.space
     value = fixed(configuration.spec, configuration.recipe)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import fields
 from functools import cached_property, partial
@@ -18,6 +18,7 @@ from search.study.kind import Asked, Kind
 from search.study.sampler import PARAMS, Sampler, section_of
 from search.study.space import (
     Distribution,
+    Numbers,
     Strict,
     check_space,
     conditions,
@@ -100,7 +101,7 @@ class Search(Kind):
     def planned(self) -> int:
         return self.sampler.planned(self.space)
 
-    def impossible(self, proposals: Iterable[Mapping[str, Any]]) -> list[str]:
+    def impossible(self, proposals: Iterable[Numbers]) -> list[str]:
         """Return why proposals make no configuration, a text for each that does not.
 
         Numbers of an earlier space say nothing of this one.

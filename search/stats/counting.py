@@ -20,7 +20,7 @@ from trainer import Outcome, Rule, Seed
 
 Counts = Mapping[str, Any]
 """What is counted of several seeds, by name."""
-R = TypeVar("R", bound=SeedRecord | Mapping[str, Any])
+R = TypeVar("R", bound=SeedRecord | Counts)
 COUNTED = (Outcome.GROKKED, Outcome.FAILED, Outcome.DIVERGED, Outcome.GIVEN_UP, Outcome.SCREENED)
 INTERRUPTED = "interrupted"
 """State of seeds that were ended from outside and go on when the study does."""
@@ -464,7 +464,7 @@ def proof_counts(rows: Iterable[SeedRecord]) -> dict[str, int]:
     return {"proved": sum(decided), "prove_tried": len(decided), "proofs_claimed": len(recorded) - len(decided)}
 
 
-def common_counts(rows: Sequence[SeedRecord]) -> dict[str, Any]:
+def common_counts(rows: Sequence[SeedRecord]) -> Counts:
     """Return what the metrics of a configuration and the summary of a study both have; None for what is unknown."""
     cost = Cost.of(rows)
     return {
@@ -490,7 +490,7 @@ def summarise(rows: Sequence[SeedRecord], until: Until | None = None) -> Counts:
     }
 
 
-def _rated(rows: Sequence[SeedRecord], until: Until | None = None) -> dict[str, Any]:
+def _rated(rows: Sequence[SeedRecord], until: Until | None = None) -> Counts:
     """Return counts of seeds, and the grok rate where they are of one configuration.
 
     The rates of several configurations, chosen by earlier results, are not pooled.

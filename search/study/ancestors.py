@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from model import Spec
 from model.spec import known_spec
+from search.study.reading import Plain
 from search.study.start import MOST_STEPS, read_lineage, read_step, read_texts, ties_beyond_parent
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def ancestors_of(checkpoint: Checkpoint) -> list[Step]:
     return _after_ancestors(step, checkpoint.provenance)
 
 
-def _after_ancestors(step: Step, provenance: Mapping[str, Any], generations: int = MOST_GENERATIONS) -> list[Step]:
+def _after_ancestors(step: Step, provenance: Plain, generations: int = MOST_GENERATIONS) -> list[Step]:
     """Return a step after those that led to it, by its provenance. generations: how many files are followed.
 
     A provenance is what somebody wrote: every value is checked, and nesting without end is cut off.
@@ -64,7 +65,7 @@ def _after_ancestors(step: Step, provenance: Mapping[str, Any], generations: int
     return [*ancestors, step | {"tied": [], "how": read_texts(how)}]
 
 
-def after_lineage(lineage: Iterable[Mapping[str, Any]], step: Step, spec: Spec | None) -> list[Step]:
+def after_lineage(lineage: Iterable[Plain], step: Step, spec: Spec | None) -> list[Step]:
     """Return the step of a spec after those of its ancestors, with its ties beyond its parent's, and what led to it."""
     steps = [dict(ancestor) for ancestor in lineage]
     parent = steps[-1] if steps else {}

@@ -21,6 +21,7 @@ from search.plugins import KINDS, loaded
 from search.stats.counting import describe_rules
 from search.stats.record import SeedRecord
 from search.study.described import MOST_SIZES, describe_sizes, describe_values, differing
+from search.study.reading import Data, Plain
 from search.study.sampler import GROK_RATE
 from search.study.seeds import seed_list
 from search.study.space import Space, Strict, error_at
@@ -143,7 +144,7 @@ class Kind:
         """Return the key path of the recipe of a configuration that is spelled out."""
         return "recipe"
 
-    def recipe_defaults(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+    def recipe_defaults(self, fields: Plain) -> Data:
         """Return what a recipe of these fields has where they say nothing, if that is not as in other studies."""
         return {}
 
@@ -177,7 +178,7 @@ class Kind:
 
     # ---- its run; records: a `StudyRecords` (search/store)
 
-    def check_begun(self, before: Mapping[str, Any]) -> None:
+    def check_begun(self, before: Plain) -> None:
         """Raise UserError for a study that cannot go on by its file. before: its last run's definition."""
 
     def propose(self, parents: Sequence[InitialTheta], records: Any) -> ProposalSource | None:
@@ -309,7 +310,7 @@ class Kind:
             if (late := self._late_in(each, stage.spec.task, row.get("recipe", {}) | row.get(key, {})))
         )
 
-    def _late_in(self, recipe: Recipe, task: Task, own: Mapping[str, Any]) -> str:
+    def _late_in(self, recipe: Recipe, task: Task, own: Plain) -> str:
         """Return which schedules outlast a recipe's budget. own: fields of a stage's, which may have searched steps."""
         budget = recipe.steps if "steps" in own else self.longest_budget(recipe)
         late = [

@@ -3,7 +3,7 @@
 import json
 import re
 import unicodedata
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -11,6 +11,8 @@ import yaml
 
 Data = dict[str, Any]
 """Plain values of a study file, or of a section of one."""
+Plain = Mapping[str, Any]
+"""Plain values as a record has them, which do not change."""
 MOST_VALUES = 25_000  # keys and values; PyYAML takes 50 µs for each
 MOST_BITS = 1_000  # of a whole number; more fit into no float, and can be too many to be written out
 MERGE, SEXAGESIMAL = "tag:yaml.org,2002:merge", ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")

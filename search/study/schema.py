@@ -4,7 +4,6 @@ The keys of a kind of study are in its file (search/study/kind.py). Every field 
 """
 
 import re
-from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
@@ -17,7 +16,7 @@ from search.study.kind import Asked, Kind, kind_of, kinds
 from search.study.reading import Data
 from search.study.resources import CPU_SLOTS, Faults, Resources
 from search.study.seeds import Allocation, Confirm, SeedCross, Seeds, Until, check_numbers, seed_list
-from search.study.space import LARGEST_SEED, Strict, error_at, fixed, refuse, resolve
+from search.study.space import LARGEST_SEED, Numbers, Strict, error_at, fixed, refuse, resolve
 from search.study.spelling import asked_spec, model_options, recipe_of, validated_pair
 from search.study.start import StartSpec
 from search.study.stopping import Stop
@@ -208,7 +207,7 @@ class Study(Keys):
         self.stop.check(spec, recipe)
         return spec, recipe
 
-    def resolved(self, numbers: Mapping[str, Any]) -> Data:
+    def resolved(self, numbers: Numbers) -> Data:
         """Return the values of a proposal's `numbers`, by key path (search/study/space.py)."""
         return resolve(self.kind.space, numbers, fixed(self.base_spec, self.base_recipe))
 

@@ -232,7 +232,7 @@ def conditions(space: Space, path: str) -> Values:
     return wanted
 
 
-def resolve(space: Space, numbers: Mapping[str, Any], base: Values) -> Values:
+def resolve(space: Space, numbers: Numbers, base: Values) -> Values:
     """Return the values of a proposal's fields, by key path; `base` has all others.
 
     Raise ValueError if the numbers are not those that the space asks for.

@@ -15,14 +15,13 @@ from model import Spec, make_spec, preset_name
 from model.spec import known_spec
 from model.tied import Tied, describe_new, free, ties_of
 from search.errors import printable, reraise_as
+from search.study.reading import Data, Plain
 from search.study.space import Strict, refuse
 from trainer import Seed
 
 if TYPE_CHECKING:
     from trainer.checkpoints.checkpoint import Checkpoint
 
-Plain = Mapping[str, Any]
-"""Plain values, as a record has them."""
 ANY = ""
 """Name for a θ that serves every seed."""
 MOST_STEPS, MOST_TEXTS = 200, 10_000
@@ -110,7 +109,7 @@ class InitialTheta:
         """Return θ [P] at step 0 of a seed; None for the spec's initial values."""
         return self.thetas.get(str(seed), self.thetas.get(ANY))
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Data:
         """Return it as plain values, from which `of` makes it again."""
         return {
             "spec": self.spec.as_dict(),

@@ -8,6 +8,7 @@ from model import Spec, preset_name
 from model.spec import choices
 from model.tasks import ADDITION, Task, options_of
 from model.tied import Tied
+from search.study.space import Values
 from search.study.start import InitialTheta, digest_of
 from trainer import Pair, Recipe, Seed
 from trainer.recipe.teacher import shown
@@ -70,9 +71,9 @@ class Configuration:
         """The spec's name and the beginning of the key."""
         return f"{preset_name(self.spec)} {self.key[:6]}"
 
-    def as_params(self) -> dict[str, Any]:
+    def as_params(self) -> Values:
         """Return every constraint, size and recipe field, flat."""
-        params: dict[str, Any] = {"rung": preset_name(self.spec), "params": self.spec.params}
+        params: Values = {"rung": preset_name(self.spec), "params": self.spec.params}
         for name, value in _fields(self.spec).items():
             params[f"model.{name}"] = value
         if self.spec.task != ADDITION:
@@ -84,7 +85,7 @@ class Configuration:
         return params
 
 
-def task_fields(task: Task) -> dict[str, Any]:
+def task_fields(task: Task) -> Values:
     """Return a task's name and options by key path, without a table's entries."""
     options = {f"task.{name}": value for name, value in options_of(task).items() if name != "entries"}
     return {"model.task": task.title, **options}

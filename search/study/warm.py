@@ -22,6 +22,7 @@ from pydantic import Field
 from model.fields import did_you_mean
 from model.files import read_limited
 from search.study.described import counted, describe, shown
+from search.study.reading import Data, Plain
 from search.study.space import Distribution, Numbers, Space, Strict, error_at, errors_at, numbers_by, stored
 from trainer.files.paths import expanded
 
@@ -33,7 +34,7 @@ LARGEST_DATABASE = 50_000_000
 BOOKKEEPING = re.compile(r"|number|state|duration|datetime_\w+|(user|system)_attrs_.*|Unnamed: 0")
 """Columns of Optuna's own table that say nothing of a trial's point and values."""
 MISSING = (None, "")
-Trial = Mapping[str, Any]
+Trial = Plain
 Known = tuple[Numbers, list[float]]
 """A trial's numbers, and its values in the order of the objectives."""
 
@@ -57,7 +58,7 @@ class WarmStart(Strict):
         return f"{trials} of {self.file}" if self.file else trials
 
 
-def inline_trials(sampler: dict[str, Any], folder: Path, are_read: bool) -> dict[str, Any]:
+def inline_trials(sampler: Data, folder: Path, are_read: bool) -> Data:
     """Return the sampler's plain values with the file that `warm_start` names read in, or with its path from anywhere.
 
     Raises ValueError.
@@ -79,7 +80,7 @@ def inline_trials(sampler: dict[str, Any], folder: Path, are_read: bool) -> dict
     return {**sampler, "warm_start": {**given, "file": file.name, **trials}}
 
 
-def _read(file: Path, study: str | None) -> dict[str, Any]:
+def _read(file: Path, study: str | None) -> Data:
     """Return trials, and directions where they are known."""
     suffix = file.suffix.lower()
     if suffix == ".csv":
@@ -117,7 +118,7 @@ def _few(trials: list[Any]) -> list[Any]:
     return trials
 
 
-def _read_database(file: Path, name: str | None) -> dict[str, Any]:
+def _read_database(file: Path, name: str | None) -> Data:
     """Return a study's completed trials and its directions. The file is copied, as Optuna may write into it."""
     import optuna
     from optuna.trial import TrialState

@@ -15,7 +15,7 @@ from model.fields import did_you_mean
 from model.spec import family_of
 from model.tasks import make_task, options_of
 from search.errors import UserError, printable
-from search.study.reading import Data, read_data
+from search.study.reading import Data, Plain, read_data
 from search.study.space import error_at, errors_at
 
 EXTENDS = "extends"
@@ -62,7 +62,7 @@ def laid_over_base(base: Data, data: Data) -> Data:
     return laid_over(base, {"name": None, "about": None, **data, EXTENDS: None})
 
 
-def laid_over(below: Mapping[str, Any], above: Mapping[str, Any], section: str = "") -> Data:
+def laid_over(below: Plain, above: Plain, section: str = "") -> Data:
     """Return mappings merged key by key, the one above first; its nulls take keys away. section: the key of both.
 
     >>> laid_over({"recipe": {"lr": 0.1, "steps": 9}}, {"recipe": {"lr": 0.2, "steps": None}})
@@ -79,14 +79,14 @@ def laid_over(below: Mapping[str, Any], above: Mapping[str, Any], section: str =
     return merged
 
 
-def names_in(values: Mapping[str, Any], section: str = "model") -> set[str]:
+def names_in(values: Plain, section: str = "model") -> set[str]:
     """Return what names a model, or a task: keys, and its family or name."""
     if section == "task":
         return {str(values.get("name"))} - {"None"}
     return {*NAME_MODELS & values.keys(), str(family_of(values))} - {"None"}
 
 
-def _kept(below: Mapping[str, Any], above: Mapping[str, Any], section: str) -> Data:
+def _kept(below: Plain, above: Plain, section: str) -> Data:
     """Return what stays of a section where keys are given anew: nothing of another model, task or file of trials."""
     if section == "warm_start":
         # A study file's path stays, for another study in that file; a record has its name alone.
@@ -219,7 +219,7 @@ def _set_at(container: Any, parts: Sequence[str], value: Any, path: str) -> Any:
     return kept | {key: _set_at(inside.get(key), parts[count:], value, place)}
 
 
-def _parts_of_key(inside: Mapping[str, Any], parts: Sequence[str], path: str) -> int:
+def _parts_of_key(inside: Plain, parts: Sequence[str], path: str) -> int:
     """Return how many parts of a path make the next key: those of the longest key that is there, or of a new one."""
     for count in range(len(parts), 0, -1):
         if ".".join(parts[:count]) in inside:
