@@ -26,17 +26,14 @@ def mid_p(k: float, n: float) -> Interval:
     if n <= 0:
         return 0.0, 1.0
 
-    def excess(tail: float) -> Callable[[float], float]:
-        def beyond(share: float) -> float:
-            more = betainc(k + 1, n - k, share) if k < n else 0.0
-            as_many_or_more = betainc(k, n - k + 1, share) if k > 0 else 1.0
-            # The mean of both is the chance of more than k, and half of that of k.
-            return tail - (more + as_many_or_more) / 2
+    def chance(share: float) -> float:
+        """Return the chance of more than k, and half of that of k."""
+        more = betainc(k + 1, n - k, share) if k < n else 0.0
+        as_many_or_more = betainc(k, n - k + 1, share) if k > 0 else 1.0
+        return (more + as_many_or_more) / 2
 
-        return beyond
-
-    low = 0.0 if k <= 0 else crossing(excess(LEVEL / 2), 0.0, 1.0)
-    high = 1.0 if k >= n else crossing(excess(1 - LEVEL / 2), 0.0, 1.0)
+    low = 0.0 if k <= 0 else crossing(lambda share: LEVEL / 2 - chance(share), 0.0, 1.0)
+    high = 1.0 if k >= n else crossing(lambda share: 1 - LEVEL / 2 - chance(share), 0.0, 1.0)
     return low, high
 
 
