@@ -116,15 +116,13 @@ class Compression(Kind):
 
         log_descents(records, tracker)
 
-    @classmethod
-    def lineages(cls, records: StudyRecords) -> list[list[Step]] | None:
+    def lineages(self, records: StudyRecords) -> list[list[Step]] | None:
         from compress.candidates import DatabaseCandidates, lineages
 
         sets = DatabaseCandidates(records).read()
         return lineages(sets) if sets else None
 
-    @classmethod
-    def best(cls, records: StudyRecords) -> tuple[str, Seed] | None:
+    def best(self, records: StudyRecords) -> tuple[str, Seed] | None:
         from compress.candidates import DatabaseCandidates, smallest
         from trainer import Seed
 
@@ -133,8 +131,7 @@ class Compression(Kind):
             return None
         return least.configuration, Seed.named(least.start.lineage[-1]["seed"])
 
-    @classmethod
-    def pictures(cls, records: StudyRecords) -> dict[str, Figure]:
+    def pictures(self, records: StudyRecords) -> dict[str, Figure]:
         from compress.candidates import DatabaseCandidates
 
         sets = DatabaseCandidates(records).read()

@@ -144,7 +144,6 @@ def report(study: str, target: Path | None, home: Home) -> None:
     from search.analysis.lineage import tree
     from search.store.study_records import open_records
     from search.study.described import counted
-    from search.study.kind import kinds, proposed_lineages
 
     target = target or Path(f"{study}.html")
     # At once, or all might be read for nothing.
@@ -157,11 +156,11 @@ def report(study: str, target: Path | None, home: Home) -> None:
 
     with progress_bar(f"reading the curves of {len(seeds):,} seeds") as say:
         curves = curves_frame(recorded)
-        pictures: dict[str, Figure] = {}
-        for kind in kinds():
-            pictures |= kind.pictures(recorded)
-        lineage = tree(proposed_lineages(recorded) or [])
-        text = page(recorded.get_recorded_study(), configurations, seeds, curves, pictures, lineage, say)
+        as_run = recorded.get_recorded_study()
+        pictures = as_run.kind.pictures(recorded) if as_run else {}
+        lineages = as_run.kind.lineages(recorded) if as_run else None
+        lineage = tree(lineages or [])
+        text = page(as_run, configurations, seeds, curves, pictures, lineage, say)
 
     write_text(target, text)
     click.echo(f"{target}: {counted(len(configurations), 'configuration')}, {counted(len(seeds), 'seed')}")

@@ -10,7 +10,6 @@ from search.analysis.frames import configuration_rows
 from search.analysis.pareto import best_of
 from search.store.pull import pull
 from search.store.study_records import StudyRecords
-from search.study.kind import best_proposal
 from trainer import Seed
 
 if TYPE_CHECKING:
@@ -31,7 +30,8 @@ class Choice:
 
 def choose_best(records: StudyRecords, model: str | None = None) -> Choice:
     """Choose the best configuration, of a preset or of all; of a study of descents, the seed of the smallest set."""
-    proposed = best_proposal(records) if model is None else None
+    study = records.get_recorded_study() if model is None else None
+    proposed = study.kind.best(records) if study else None
     if proposed:
         return Choice(*proposed)
 

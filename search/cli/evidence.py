@@ -84,10 +84,10 @@ def _show_lineage(study: str, home: Home, max_params: int | None, as_json: bool)
     from search.analysis.lineage import lineages, tree
     from search.analysis.pareto import front
     from search.store.study_records import open_records
-    from search.study.kind import proposed_lineages
 
     recorded = open_records(home, study)
-    ancestries = proposed_lineages(recorded)
+    as_run = recorded.get_recorded_study()
+    ancestries = as_run.kind.lineages(recorded) if as_run else None
     if ancestries is None:
         rows = front(configuration_rows(recorded), max_params)
         ancestries = lineages(recorded, [row["configuration"] for row in rows])

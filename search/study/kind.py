@@ -366,37 +366,22 @@ class Kind:
     def write_pages(self, records: Any, tracker: Any) -> None:
         """Write the end of a study to MLflow, of a kind that is not compared."""
 
-    @classmethod
-    def lineages(cls, records: Any) -> list[list[Step]] | None:
-        """Return the ancestors of the best of each size; None of a study of another kind."""
+    def lineages(self, records: Any) -> list[list[Step]] | None:
+        """Return the ancestors of the best of each size; None where the front says what is best."""
         return None
 
-    @classmethod
-    def best(cls, records: Any) -> tuple[str, Seed] | None:
-        """Return the best configuration's key and its seed; None of a study of another kind, or before there is one."""
+    def best(self, records: Any) -> tuple[str, Seed] | None:
+        """Return the best configuration's key and its seed; None where the front says it, or before there is one."""
         return None
 
-    @classmethod
-    def pictures(cls, records: Any) -> dict[str, Figure]:
-        """Return pictures for a study's page, by name; none of a study of another kind."""
+    def pictures(self, records: Any) -> dict[str, Figure]:
+        """Return further pictures for the study's page, by name."""
         return {}
 
 
 def kinds() -> list[type[Kind]]:
     """Return all kinds of study: of packages, and ours behind them."""
     return [*loaded(KINDS).values(), *map(resolve_name, OURS)]
-
-
-def proposed_lineages(records: Any) -> list[list[Step]] | None:
-    """Return the ancestors of the best proposals of a study; None if its kind has no lineages."""
-    answers = (kind.lineages(records) for kind in kinds())
-    return next((lines for lines in answers if lines is not None), None)
-
-
-def best_proposal(records: Any) -> tuple[str, Seed] | None:
-    """Return the best proposal of a study, a configuration's key and a seed; None if its kind has none."""
-    answers = (kind.best(records) for kind in kinds())
-    return next((best for best in answers if best is not None), None)
 
 
 def kind_of(study: Any) -> Kind:
