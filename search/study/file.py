@@ -70,10 +70,8 @@ class Reader:
                 unasked = inline_files(unasked, folder, are_asked=False)
             data = inline_files(unasked, folder)
             study = Study.model_validate(data)
-        except ValidationError as error:  # first: it is a ValueError too
-            lines = list(_lines(error, data))
         except ValueError as error:
-            lines = [str(error)]
+            lines = list(_lines(error, data))
         else:
             if base:
                 self.say(f"{source}: {remark_on(base, unasked)}")
@@ -230,10 +228,8 @@ def recorded_study(definition: str, source: str, changes: Changes = UNCHANGED) -
         if changes:  # a record by itself names no file
             data = inline_files(changes.set_in(inline_files(data, are_asked=False)))
         return Study.model_validate_json(json.dumps(data))
-    except ValidationError as error:
-        line = next(_lines(error, data))
     except ValueError as error:
-        line = str(error)
+        line = next(_lines(error, data))
     raise UserError(printable(f"{source}: {line}"))
 
 
@@ -261,8 +257,11 @@ KINDS = {
 }  # fmt: skip
 
 
-def _lines(error: ValidationError, data: Any) -> Iterator[str]:
+def _lines(error: ValueError, data: Any) -> Iterator[str]:
     """Yield a line for each problem, without the arms of a union that the input was never meant for."""
+    if not isinstance(error, ValidationError):
+        yield str(error)
+        return
     wrong_type: dict[str, dict[str, Any]] = {}  # each arm has a problem of its own: by path, what would be right
     lines: dict[str, None] = {}
     for problem in error.errors():
