@@ -112,7 +112,7 @@ class Reader:
         shipped = _shipped()
         file = shipped.get(name, folder / expanded(name))
         try:
-            text = _read_text(str(file), file)
+            text = _read_text(str(file))
         except UserError as error:
             raise ValueError(str(error)) from None
         if text is None:
@@ -140,7 +140,7 @@ def load_study(name: str, reader: Reader = PLAIN) -> Study:
     reader: reads it; by default nothing is changed in it.
     """
     path = Path(name)
-    text = _read_text(name, path)
+    text = _read_text(name)
     if text is not None:
         return reader.study(text, name, path.parent)
 
@@ -164,24 +164,25 @@ def load_study(name: str, reader: Reader = PLAIN) -> Study:
 
 def name_in(file: str) -> str:
     """Return the name that a study file gives, which may be wrong otherwise. Raises UserError."""
-    name = _mapping(_read_text(file, Path(file)) or "", file).get("name")
+    name = _mapping(_read_text(file) or "", file).get("name")
     if not isinstance(name, str):
         raise UserError(f"{file}: name: must be a string, got {name!r:.80}")
     return name
 
 
-def _read_text(name: str, path: Path) -> str | None:
+def _read_text(name: str) -> str | None:
     """Return the text of a study file, or of a stream: - is the standard input. None where there is nothing to read.
 
     Raises UserError for a folder that is no study's name, for a named pipe, and for what is too large or no text.
     """
     try:
-        return _text(name, path)
+        return _text(name)
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{name}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
 
 
-def _text(name: str, path: Path) -> str | None:
+def _text(name: str) -> str | None:
+    path = Path(name)
     if not name:
         raise UserError("a study has a name, or a file: adder-search studies lists those that come with the package")
     if name == "-":
