@@ -66,8 +66,9 @@ def test_a_study_of_a_module_is_recorded_verified_and_trained_again_without_its_
     assert "θ is bitwise the same" in done("rerun", "b")
     Path("nets.py").write_text(Path("b/nets.py").read_text() + "\n# another\n")
     Path("mine.yaml").write_text(json.dumps(STUDY))
-    plan = done("run", "mine.yaml", "--dry-run", "--home", "home")
-    assert "9 recorded seeds of other configurations" in plan and "runs nets.py:Net (SHA-256 " in plan
+    plan = call("run", "mine.yaml", "--dry-run", "--home", "home")
+    assert "the 9 recorded seeds of that name are all of other configurations" in plan.stderr
+    assert plan.exit_code == 0 and "runs nets.py:Net (SHA-256 " in plan.stdout
 
 
 @needs_plugins
