@@ -24,7 +24,6 @@ def words(here, monkeypatch):
     """The words of the command that is started."""
     started, process = [], SimpleNamespace(pid=1, poll=lambda: 0)  # it ends at once, well
     monkeypatch.setattr(command, "POLL_S", 0.0)
-    monkeypatch.setattr("os.getloadavg", lambda: (0.0, 0.0, 0.0))
     monkeypatch.setattr(
         subprocess, "Popen", lambda given, **options: started.extend(given[given.index("run") :]) or process
     )
