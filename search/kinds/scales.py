@@ -143,11 +143,12 @@ class Scales(Kind):
                 raise error_at(f"constraints.{i}", f"{constraint} is listed twice")
 
         design = Design()
+        count = len(seed_list(self.study.seeds))
         for name, scale in self.scales.items():
             spec = self._model(name, scale)
             partners = self._partners(design, name, spec)
             bases = self._bases(design, name, spec)
-            seeds = scale.seeds or len(seed_list(self.study.seeds))
+            seeds = scale.seeds or count
             for constraint, partner in partners.items():
                 label, base = bases[constraint]
                 arm = _fitting(partner, base[1], constraint, f"scales.{name}", label)
