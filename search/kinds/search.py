@@ -155,7 +155,7 @@ class Search(Kind):
         """Draw the proposals that do not depend on results; of others, bound what they may add."""
         proposals = cast("Proposals", planner.search.proposals)
         if self.sampler.name in BY_NUMBER and proposals.remaining <= MOST_DRAWN:
-            planner.plan_all([planner.search])
+            self._draw(planner, proposals, known)
         known.proposals = known.tried = len(draft.list_proposals()) + len(draft.proposed)
         if planner.search.has_more():
             self._bound(planner, proposals.remaining, known)
@@ -165,6 +165,14 @@ class Search(Kind):
         earlier = ((row["configuration"], row["numbers"]) for row in draft.list_proposals())
         nothing = [numbers for made, numbers in (*earlier, *draft.proposed) if made is None]
         known.impossible = self.impossible(nothing)
+
+    def _draw(self, planner: Planner, proposals: Proposals, known: Forecast) -> None:
+        """Add the first round of each proposal that is a new configuration."""
+        while planner.search.has_more() and (configuration := proposals.ask()):
+            is_new = configuration.key not in planner.study_run.states
+            state = planner.study_run.add(configuration)
+            if is_new and (first := planner.study_run.first_round(state)):
+                known.add([first], 1)
 
     def _bound(self, planner: Planner, remaining: int, known: Forecast) -> None:
         """Note the most that so many proposals may add, and by points at random how many are impossible."""

@@ -1,11 +1,12 @@
 """What a run would train next, as its own planner says: a dry run counts with the code that trains."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 from search.run.planner import Planner, plan
+from search.run.study_run import Round
 from search.stats.record import SeedRecord
 from search.store.study_records import StudyRecords, Values
 from search.study.schema import Study
@@ -62,6 +63,11 @@ class Forecast:
     is_bound: bool = False
     """True if further proposals may come to fewer configurations."""
 
+    def add(self, rounds: Iterable[Round], times: int) -> None:
+        for planned in rounds:
+            counter = self.confirmation if planned.confirmation else self.search
+            counter[planned.configuration] += times * len(planned.seeds)
+
 
 def forecast(study: Study, rows: Sequence[SeedRecord] = (), records: StudyRecords | None = None) -> Forecast:
     """Return what a run of a study trains next. Raises UserError for records that it cannot go on from.
@@ -76,13 +82,11 @@ def forecast(study: Study, rows: Sequence[SeedRecord] = (), records: StudyRecord
         study = study.model_copy(update={"start": None})
 
     planner = plan(study, cast(StudyRecords, draft))
+    known.add(planner.planned_rounds(), times)
     study.kind.foresee(planner, draft, known)
     _count_configurations(study, planner, known, times)
-    if all(pair.confirmation for pair in planner.queued()) and not known.is_random:
-        planner.plan_all(policy for policy in planner.policies if policy is not planner.search)
-    for pair in planner.queued():
-        counter = known.confirmation if pair.confirmation else known.search
-        counter[pair.configuration] += times
+    if not (known.search or known.is_random):
+        known.add(planner.plan_further(), times)
     return known
 
 

@@ -6,7 +6,6 @@ until a worker has room for them. No round waits for the one before: what turns 
 
 from __future__ import annotations
 
-import sys
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -293,14 +292,14 @@ class Planner:
     @property
     def queued_steps(self) -> int:
         """What is left of the budgets of all pairs that no worker has; unit: seed-steps."""
-        return sum(max(0, pair.configuration.recipe.steps - pair.step) for pair in self.queued())
+        return sum(max(0, pair.configuration.recipe.steps - pair.step) for pair in self._queued())
 
     @property
     def queued_seeds(self) -> int:
         """Number of pairs that no worker has."""
         return sum(map(len, self.waiting.values()))
 
-    def queued(self) -> Iterator[PlannedPair]:
+    def _queued(self) -> Iterator[PlannedPair]:
         return chain.from_iterable(self.waiting.values())
 
     def lacks_workers(self, idle: int) -> bool:
@@ -358,12 +357,16 @@ class Planner:
 
     # ---- what a run would train, for a plan of it
 
-    def plan_all(self, policies: Iterable[Policy]) -> None:
-        """Enqueue all rounds that policies have now, however many banks fit."""
-        everywhere = Capacity(sys.maxsize)
-        for policy in policies:
-            while following := policy.next_round(everywhere):
+    def planned_rounds(self) -> list[Round]:
+        """Return what waits, as rounds."""
+        return [Round(pair.configuration, [pair.seed], pair.confirmation) for pair in self._queued()]
+
+    def plan_further(self) -> Iterator[Round]:
+        """Enqueue and yield all rounds that follow what is recorded, once no proposal is left."""
+        for policy in self.policies:
+            while policy is not self.search and (following := policy.next_round(self.capacity)):
                 self._enqueue(following)
+                yield following
 
 
 def plan(study: Study, records: StudyRecords) -> Planner:
