@@ -34,8 +34,7 @@ def parts_of(spec: Spec, name: str) -> Parts:
 
 def count_of(spec: Spec, name: str) -> int:
     """Return how many parts of a kind a spec has. Raises NoParts as `parts_of` does."""
-    count: int = spec.value_of(parts_of(spec, name).size)
-    return count
+    return spec.value_of(parts_of(spec, name).size)
 
 
 def keep(spec: Spec, name: str, chosen: Sequence[int]) -> tuple[Spec, list[int]]:

@@ -18,7 +18,7 @@ from contextlib import suppress
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from model import doors
 from model.doors import known
@@ -195,11 +195,11 @@ class Spec(ABC):
 
     def initial(self, seed: int) -> Tensor:
         """Return θ [P] at step 0, float32 on CPU, a function of the seed alone."""
-        return cast("Tensor", self._initial.initial(self, seed))
+        return self._initial.initial(self, seed)
 
     def expand(self, theta_SP: Tensor) -> Tensors:
         """Return the wide tensors [S, ...] by name: everything that θ alone decides, all constraints applied."""
-        return cast("Tensors", self._forward.expand(self, theta_SP))
+        return self._forward.expand(self, theta_SP)
 
     def all_tensors(self, theta_SP: Tensor) -> Tensors:
         """Return what the forward pass reads, by name: the wide tensors.
@@ -218,14 +218,14 @@ class Spec(ABC):
         wide: tensors from `expand`. tokens_STB may have S = 1, when all seeds see the same problems, and be
         the beginning of a sequence, down to the prompt.
         """
-        return cast("list[Tensor]", self._forward.apply(self, wide, tokens_STB, first))
+        return self._forward.apply(self, wide, tokens_STB, first)
 
     def kernel(self) -> Kernel | MakeKernel | None:
         """Return the C++ kernel of `apply` and its gradient, or None if there is none, or none for the task.
 
         Or a function that makes one, called where it is needed, such as `by_tape` of own_modules/tapes.
         """
-        return None if self.task.macros is None else cast("Kernel | MakeKernel | None", self._forward.kernel(self))
+        return None if self.task.macros is None else self._forward.kernel(self)
 
     def forward(self, theta_SP: Tensor, tokens_STB: Tensor, first: int) -> list[Tensor]:
         """Return the logits for the token after each position from `first` on; see `apply`."""
@@ -236,7 +236,7 @@ class Spec(ABC):
 
         columns: of each number, a tensor for each digit; then of the answer, or fewer to get the beginning.
         """
-        return cast("list[Tensor]", self._forward.sequence(self, *columns))
+        return self._forward.sequence(self, *columns)
 
     def tokens_of(self, a: Tensor, b: Tensor) -> list[Tensor]:
         """Return the whole token sequence of problems that were drawn: one tensor [..., B] per position.
@@ -254,12 +254,11 @@ class Spec(ABC):
         task = in_columns(self.task)
         # The product stays 0 from the first other token on: what follows it is not read.
         is_answer_AB = (answer_AB < task.base).cumprod(0)
-        number_B: Tensor = task.number(answer_AB * is_answer_AB)
-        return number_B
+        return task.number(answer_AB * is_answer_AB)
 
     def folds(self) -> list[Fold]:
         """Return the exact rewritings of this spec to others that the family knows."""
-        return cast("list[Fold]", self._folds.folds(self))
+        return self._folds.folds(self)
 
     def probes(self) -> dict[str, Probe]:
         """Return the family's probes for this spec, which tell early where a seed is going. See `Probe`."""
@@ -518,8 +517,7 @@ def make_spec(family: str, **options: Any) -> Spec:
 
 def family_class(name: str) -> type[Spec]:
     """Return a family by name, of a package too. Raises ValueError for an unknown one, naming the nearest."""
-    cls: type[Spec] = known(name, ChainMap(UNLISTED, FAMILIES), doors.FAMILIES, "family")
-    return cls
+    return known(name, ChainMap(UNLISTED, FAMILIES), doors.FAMILIES, "family")
 
 
 def load_families() -> None:

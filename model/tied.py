@@ -136,8 +136,7 @@ class Tied(Spec, listed=False):
         # A zero reads the first number, times a sign of 0.
         place_P = (ties.abs() - 1).clamp(min=0)
         numbers_SP = theta_SR.index_select(1, place_P)
-        theta_SP: Tensor = numbers_SP * ties.sign().to(theta_SR.dtype)
-        return theta_SP
+        return numbers_SP * ties.sign().to(theta_SR.dtype)
 
     def expand(self, theta_SP: Tensor) -> Tensors:
         return self.base.expand(self.untie(theta_SP))
@@ -448,5 +447,4 @@ def project(ties: Ties, theta_SP: Tensor) -> Tensor:
     some = theta_SP.double().split(1 + MOST_PRODUCTS // (1 + rows.numel()))
     # By cumsum: torch.sum adds in an order of its own.
     sums_SR = torch.cat([(part_SP[:, None] * rows).cumsum(-1)[..., -1] for part_SP in some])
-    theta_SR: Tensor = (sums_SR / rows.abs().sum(1)).to(theta_SP.dtype)
-    return theta_SR
+    return (sums_SR / rows.abs().sum(1)).to(theta_SP.dtype)

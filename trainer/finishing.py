@@ -6,7 +6,7 @@ curvature = "my_package:finish"
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol
 
 from model.doors import FINISHERS, first_line, points
 from trainer.recipe.stages import road_of
@@ -38,7 +38,7 @@ def installed() -> Finisher:
     """Return the first finisher. Raise ValueError, in one line, where there is none or it cannot be imported."""
     for name, point in points(FINISHERS).items():
         try:
-            return cast(Finisher, point.load())
+            return point.load()
         except Exception as error:  # another package's import may raise anything
             raise ValueError(f"finish_above: {name}: {point.value} cannot be imported: {first_line(error)}") from None
     raise ValueError(NOBODY)

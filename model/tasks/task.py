@@ -173,7 +173,6 @@ def make_task(given: Any) -> Task:
     """
     if isinstance(given, Task):
         return given
-    cls: type[Task]
     options = _parsed(given) if isinstance(given, str) else given
     if not isinstance(options, Mapping) or not isinstance(options.get("name"), str):
         raise ValueError(f"task must be a name, or a mapping with a name, got {given!r:.80}")

@@ -89,8 +89,7 @@ def is_right(logits_V: Sequence[Tensor], target_SAB: Tensor, answers: int) -> Te
     for v, logit in enumerate(logits_V[1:], start=1):
         choice = torch.where(logit > best, v, choice)
         best = torch.maximum(best, logit)
-    is_right_SAB: Tensor = (choice == target_SAB)[:, :answers]
-    return is_right_SAB
+    return (choice == target_SAB)[:, :answers]
 
 
 def is_wrong(logits_V: Sequence[Tensor], target_SAB: Tensor, answers: int) -> Tensor:

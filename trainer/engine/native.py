@@ -501,8 +501,7 @@ def is_wrong(kernel: ctypes.CDLL, wide: Array, tokens_TN: Tensor) -> Tensor:
 def pointer(array: Array) -> ctypes.c_void_p:
     """Return an array's address; the pointer keeps the array alive."""
     assert array.flags.c_contiguous
-    address: ctypes.c_void_p = array.ctypes.data_as(ctypes.c_void_p)
-    return address
+    return array.ctypes.data_as(ctypes.c_void_p)
 
 
 def in_groups(slots: int, work: Callable[[slice, int], Any]) -> None:

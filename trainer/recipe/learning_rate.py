@@ -34,5 +34,4 @@ def learning_rate(step_S: Tensor, hyper: Mapping[str, Tensor]) -> Tensor:
     # Over one step at least: a warm-up may fill the budget.
     progress = (since / (last - warmup).clamp(min=1)).clamp(0, 1)
     falling = floor + (1 - floor) * 0.5 * (1 + (math.pi * progress).cos())
-    rate: Tensor = hyper["lr"] * torch.where(step_S < warmup, rising, falling)
-    return rate
+    return hyper["lr"] * torch.where(step_S < warmup, rising, falling)

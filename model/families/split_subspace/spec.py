@@ -13,7 +13,7 @@ Axes: S seed, B problem, T position, P parameters.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from model.fields import option
 from model.layout import Shapes
@@ -522,10 +522,10 @@ class SplitSubspace(Spec):
         return shapes
 
     def probes(self) -> dict[str, Probe]:
-        return cast("dict[str, Probe]", self._probes.probes(self))
+        return self._probes.probes(self)
 
     def images(self, theta_P: Tensor) -> list[Tensor]:
-        return cast("list[Tensor]", self._images.images(self, theta_P))
+        return self._images.images(self, theta_P)
 
     def recycled(self) -> Callable[[Any, Tensor], Tensor] | None:
         # A single unit has no other whose opposite it could be.
