@@ -21,7 +21,6 @@ from model.tasks import in_columns
 
 PLUS, EQUALS, EOS = 0, 1, 3  # after the digits
 INPUTS = 33  # of ten digits: 22 of the prompt and 11 of the answer
-REPORT = "456p report"
 TIES = ("none", "all", "qk", "kv")
 SHARED = tuple(f"share{factor}{tie}" for factor in "AB" for tie in ("", "_tieQK", "_tieKV"))
 
@@ -81,7 +80,7 @@ class LowRank(Spec):
         "rows of the position table; the first 33 are read",
         unit="positions",
         values=(INPUTS, 35),
-        source=f"{REPORT} 2",
+        source="456p report 2",
     )
 
     # Constraints
@@ -92,7 +91,7 @@ class LowRank(Spec):
         ge=0,
         le=16,
         off=0,
-        source=f"{REPORT} 2.1",
+        source="456p report 2.1",
     )
     qkv_rank: int = option(
         0,
@@ -101,7 +100,7 @@ class LowRank(Spec):
         ge=0,
         le=16,
         off=0,
-        source=f"{REPORT} 2.1",
+        source="456p report 2.1",
     )
     out_rank: int = option(
         0,
@@ -110,7 +109,7 @@ class LowRank(Spec):
         ge=0,
         le=16,
         off=0,
-        source=f"{REPORT} 2.1, 2.3",
+        source="456p report 2.1, 2.3",
     )
     ffn_rank: int = option(
         0,
@@ -119,20 +118,20 @@ class LowRank(Spec):
         ge=0,
         le=16,
         off=0,
-        source=f"{REPORT} 2.1",
+        source="456p report 2.1",
     )
     rms_norm: bool = option(
         False,
         "RMSNorm with a weight, not LayerNorm with weight and bias",
         off=False,
-        source=f"{REPORT} 2.2",
+        source="456p report 2.2",
     )
     tie_qkv: str = option(
         "none",
         "which of queries, keys and values are equal, and which factor, A or B, all of them share",
         off="none",
         values=(*TIES, *SHARED),
-        source=f"{REPORT} 2.3, training code",
+        source="456p report 2.3, training code",
     )
     no_eos: bool = option(
         False,

@@ -20,13 +20,6 @@ from model.spec import Parts, Spec
 from model.tasks import in_columns
 
 HEAD, PLANE = 4, 2  # PLANE: dimensions of the digits' arc
-STAGHADO, TBUKIC, WARLOCKEE = (
-    "AdderBoard: staghado",
-    "AdderBoard: tbukic",
-    "AdderBoard: warlockee",
-)
-VIJEC, HYRA = "AdderBoard: vijec", "Hyra-results, smallest_adder"
-OURS = "docs/compress.md, folds"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -77,55 +70,60 @@ class Rope(Spec):
         "queries and keys turn by 1 and by 1/√base a position",
         unit="base",
         ge=1,
-        source=STAGHADO,
+        source="AdderBoard: staghado",
     )
     half_split: bool = option(
         False,
         "pairs that turn are (0, 2) and (1, 3), not (0, 1) and (2, 3)",
-        source=f"Qwen3; {STAGHADO}",
+        source="Qwen3; AdderBoard: staghado",
     )
     arc_radius: float = option(
         2.5,
         "radius of the arc at step 0, and where it is frozen",
         unit="residual",
-        source=TBUKIC,
+        source="AdderBoard: tbukic",
     )
     arc_start: float = option(
         -1.2,
         "angle of digit 0 at step 0, and where the arc is frozen",
         unit="radians",
-        source=TBUKIC,
+        source="AdderBoard: tbukic",
     )
     arc_stride: float = option(
         0.29,
         "angle between digits at step 0, and where the arc is frozen",
         unit="radians",
-        source=TBUKIC,
+        source="AdderBoard: tbukic",
     )
     first_k_angle: float = option(
         0.1,
         "angle from queries to keys at step 0, and where it is frozen",
         unit="radians",
-        source=TBUKIC,
+        source="AdderBoard: tbukic",
     )
     first_down_angle: float = option(
         0.1,
         "angle from the MLP's first layer to its second at step 0, and where it is frozen",
         unit="radians",
-        source=TBUKIC,
+        source="AdderBoard: tbukic",
     )
     qk_norm_1: float = option(
         -1.0,
         "second weight of queries and keys, where fixed",
         unit="factor",
-        source=HYRA,
+        source="Hyra-results, smallest_adder",
     )
-    qk_norm_2: float = option(0.0, "third weight of queries and keys, where fixed", unit="factor", source=HYRA)
+    qk_norm_2: float = option(
+        0.0,
+        "third weight of queries and keys, where fixed",
+        unit="factor",
+        source="Hyra-results, smallest_adder",
+    )
     qk_norm_3: float = option(
         3.6,
         "fourth weight of queries and keys, where fixed",
         unit="factor",
-        source=HYRA,
+        source="Hyra-results, smallest_adder",
     )
 
     # Constraints, by what they are about
@@ -134,21 +132,21 @@ class Rope(Spec):
         False,
         "digits lie on an arc of a circle, in two dimensions",
         off=False,
-        source=f"{TBUKIC}, 95",
+        source="AdderBoard: tbukic, 95",
     )
     frozen_arc: bool = option(
         False,
         "the arc is fixed and nothing of it is learned",
         off=False,
         needs={"arc": True},
-        source=HYRA,
+        source="Hyra-results, smallest_adder",
     )
     sine_input: bool = option(
         False,
         "the third dimension of an input is sin(position / 10,000)",
         off=False,
         needs={"arc": True},
-        source=f"{WARLOCKEE}, 58 and 49",
+        source="AdderBoard: warlockee, 58 and 49",
     )
     # ---- attention; queries can stand for keys or values only where there is one head of each
     tie_kv: bool = option(
@@ -156,7 +154,7 @@ class Rope(Spec):
         "keys and values share a projection",
         off=False,
         excludes=("tie_qk", "scaled_k", "turned_k", "tie_vq"),
-        source=f"{TBUKIC}, 96",
+        source="AdderBoard: tbukic, 96",
     )
     tie_qk: bool = option(
         False,
@@ -164,7 +162,7 @@ class Rope(Spec):
         off=False,
         needs={"heads": 1},
         excludes=("scaled_k", "turned_k"),
-        source=f"{TBUKIC}, 44",
+        source="AdderBoard: tbukic, 44",
     )
     scaled_k: bool = option(
         False,
@@ -172,81 +170,81 @@ class Rope(Spec):
         off=False,
         needs={"heads": 1},
         excludes=("turned_k",),
-        source=f"{TBUKIC}, 58",
+        source="AdderBoard: tbukic, 58",
     )
     turned_k: bool = option(
         False,
         "keys are queries turned by an angle",
         off=False,
         needs={"heads": 1},
-        source=f"{TBUKIC}, 45",
+        source="AdderBoard: tbukic, 45",
     )
     frozen_k_angle: bool = option(
         False,
         "the angle from queries to keys is fixed",
         off=False,
         needs={"turned_k": True},
-        source=HYRA,
+        source="Hyra-results, smallest_adder",
     )
     tie_vq: bool = option(
         False,
         "values and queries share a projection",
         off=False,
         needs={"heads": 1},
-        source=f"{TBUKIC}, 45",
+        source="AdderBoard: tbukic, 45",
     )
     tie_oq: bool = option(
         False,
         "the attention output is the queries' projection, transposed",
         off=False,
         excludes=("rank1_out",),
-        source=f"{TBUKIC}, 101",
+        source="AdderBoard: tbukic, 101",
     )
     rank1_out: bool = option(
         False,
         "the attention output is a product of a column and a row",
         off=False,
-        source=f"{TBUKIC}, 96",
+        source="AdderBoard: tbukic, 96",
     )
     shared_qk_norm: bool = option(
         False,
         "one weight vector serves queries and keys",
         off=False,
-        source=f"{VIJEC}, 52",
+        source="AdderBoard: vijec, 52",
     )
     fixed_qk_norm: bool = option(
         False,
         "the last three weights of queries and keys are fixed",
         off=False,
         needs={"shared_qk_norm": True},
-        source=HYRA,
+        source="Hyra-results, smallest_adder",
     )
     # ---- MLP
     tie_gate: bool = option(
         False,
         "gates are the MLP's first layer times a number",
         off=False,
-        source=f"{TBUKIC}, 58",
+        source="AdderBoard: tbukic, 58",
     )
     tie_down_gate: bool = option(
         False,
         "the MLP's second layer is its gates, transposed",
         off=False,
         excludes=("turned_down",),
-        source=f"{WARLOCKEE}, 52",
+        source="AdderBoard: warlockee, 52",
     )
     turned_down: bool = option(
         False,
         "the MLP's second layer is its first, transposed, after units turn by an angle in pairs",
         off=False,
-        source=f"{TBUKIC}, 36",
+        source="AdderBoard: tbukic, 36",
     )
     frozen_down_angle: bool = option(
         False,
         "the angle from the MLP's first layer to its second is fixed",
         off=False,
         needs={"turned_down": True},
-        source=HYRA,
+        source="Hyra-results, smallest_adder",
     )
     # ---- norms
     shared_block_norms: bool = option(
@@ -254,13 +252,13 @@ class Rope(Spec):
         "one weight vector serves attention's norm and the MLP's",
         off=False,
         excludes=("shared_norms",),
-        source=f"{TBUKIC}, 86",
+        source="AdderBoard: tbukic, 86",
     )
     shared_norms: bool = option(
         False,
         "one weight vector serves all three norms",
         off=False,
-        source=f"{TBUKIC}, 83",
+        source="AdderBoard: tbukic, 83",
     )
     # ---- what an arc leaves unread, which folds take off
     arc_inputs: bool = option(
@@ -269,7 +267,7 @@ class Rope(Spec):
         off=False,
         needs={"arc": True},
         excludes=("sine_input",),
-        source=OURS,
+        source="docs/compress.md, folds",
     )
     arc_logits: bool = option(
         False,
@@ -277,7 +275,7 @@ class Rope(Spec):
         off=False,
         needs={"arc": True},
         excludes=("shared_norms",),
-        source=OURS,
+        source="docs/compress.md, folds",
     )
     flat_down: bool = option(
         False,
@@ -285,7 +283,7 @@ class Rope(Spec):
         off=False,
         needs={"arc": True},
         excludes=("tie_down_gate", "turned_down"),
-        source=OURS,
+        source="docs/compress.md, folds",
     )
 
     def __post_init__(self) -> None:

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from model.spec import Probe
 
-PAPER, REFLECTION, OURS = "57p paper", "Reflection", "docs/compress.md, folds"
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SplitSubspace(Spec):
@@ -82,13 +80,13 @@ class SplitSubspace(Spec):
         3.5,
         "radius of the spiral at step 0, and where it is frozen",
         unit="residual",
-        source=f"{PAPER} 2.2",
+        source="57p paper 2.2",
     )
     spiral_slope: float = option(
         0.15,
         "rise of the spiral for each digit at step 0, and where it is frozen",
         unit="residual",
-        source=f"{PAPER} 2.2",
+        source="57p paper 2.2",
     )
     equals_index: float = option(
         9.5,
@@ -105,28 +103,28 @@ class SplitSubspace(Spec):
         off=14,
         unit="tokens",
         values=(10, 14),
-        source=f"{PAPER} 4.1",
+        source="57p paper 4.1",
     )
     arc: bool = option(
         False,
         "digits lie on an elliptical arc: two radii, a start and a stride",
         off=False,
         needs={"tok_dim": 2, "vocabulary": 10},
-        source=f"{PAPER} 4.1",
+        source="57p paper 4.1",
     )
     circular: bool = option(
         False,
         "the digits' arc is a circle's: one radius for both axes",
         off=False,
         needs={"arc": True},
-        source=f"{PAPER} 2.1",
+        source="57p paper 2.1",
     )
     # ---- positions
     spiral: bool = option(
         False,
         "digit positions lie on a spiral, each with a learned scale",
         off=False,
-        source=f"{PAPER} 2.2",
+        source="57p paper 2.2",
     )
     linear_correction: bool = option(
         False,
@@ -134,31 +132,31 @@ class SplitSubspace(Spec):
         off=False,
         needs={"spiral": True},
         excludes=("plain_spiral",),
-        source=f"{PAPER} 4.1",
+        source="57p paper 4.1",
     )
     plain_spiral: bool = option(
         False,
         "the spiral's positions have no scales",
         off=False,
         needs={"spiral": True},
-        source=f"{PAPER} 4.1",
+        source="57p paper 4.1",
     )
     flat_spiral: bool = option(
         False,
         "the spiral does not rise (slope 0)",
         off=False,
         needs={"spiral": True},
-        source=f"{REFLECTION} 7.2",
+        source="Reflection 7.2",
     )
     frozen_spiral: bool = option(
         False,
         "the spiral is fixed and nothing of it is learned",
         off=False,
         needs={"plain_spiral": True},
-        source=f"{PAPER} 2.2",
+        source="57p paper 2.2",
     )
-    frozen_eos: bool = option(False, "EOS has position zero", off=False, source=f"{PAPER} 4.1")
-    frozen_plus: bool = option(False, "PLUS has position zero", off=False, source=f"{PAPER} 4.1")
+    frozen_eos: bool = option(False, "EOS has position zero", off=False, source="57p paper 4.1")
+    frozen_plus: bool = option(False, "PLUS has position zero", off=False, source="57p paper 4.1")
     equals_on_ring: bool = option(
         False,
         "EQUALS sits on the digits' spiral, at a fixed index",
@@ -166,28 +164,28 @@ class SplitSubspace(Spec):
         needs={"spiral": True},
         source="57p training code",
     )
-    frozen_z_hi: bool = option(False, "Z10 has position zero", off=False, source=f"{REFLECTION} 5")
+    frozen_z_hi: bool = option(False, "Z10 has position zero", off=False, source="Reflection 5")
     no_eos: bool = option(
         False,
         "nothing is asked after the last digit: no EOS target, and no z_hi, which only it reads",
         off=False,
         needs={"vocabulary": 10, "frozen_eos": True},
         excludes=("frozen_z_hi",),
-        source=OURS,
+        source="docs/compress.md, folds",
     )
     # ---- attention scores
     tie_qk: bool = option(
         False,
         "keys and queries share a projection; queries are turned by one angle a head",
         off=False,
-        source=f"{PAPER} 2.3",
+        source="57p paper 2.3",
     )
     unturned: bool = option(
         False,
         "the angle between queries and keys is 0",
         off=False,
         needs={"tie_qk": True},
-        source=f"{PAPER} 2.3",
+        source="57p paper 2.3",
     )
     qk_dim: int = option(
         0,
@@ -196,7 +194,7 @@ class SplitSubspace(Spec):
         le=16,
         ge=0,
         off=0,
-        source=f"{PAPER} 2.3",
+        source="57p paper 2.3",
     )
     toeplitz_q: bool = option(
         False,
@@ -204,14 +202,14 @@ class SplitSubspace(Spec):
         off=False,
         needs={"tie_qk": True},
         excludes=("circulant_q",),
-        source=f"{PAPER} 7.2",
+        source="57p paper 7.2",
     )
     circulant_q: bool = option(
         False,
         "the query projection of a head has constant diagonals that wrap around",
         off=False,
         needs={"tie_qk": True},
-        source=f"{PAPER} 7.2",
+        source="57p paper 7.2",
     )
     rank1_q: bool = option(
         False,
@@ -219,34 +217,34 @@ class SplitSubspace(Spec):
         off=False,
         needs={"tie_qk": True},
         excludes=("toeplitz_q", "circulant_q"),
-        source=f"{REFLECTION} 7.3",
+        source="Reflection 7.3",
     )
     direct_forms: bool = option(
         False,
         "attention scores are a free form of two positions, and the output reads tokens directly",
         off=False,
         excludes=("toeplitz_q", "circulant_q", "rank1_q", "unturned"),
-        source=OURS,
+        source="docs/compress.md, folds",
     )
     # ---- values and output
     tie_vo: bool = option(
         False,
         "values are read through the output head (V = headᵀ)",
         off=False,
-        source=f"{PAPER} 2.4",
+        source="57p paper 2.4",
     )
     rank2_out: bool = option(
         False,
         "the attention output has rank 2",
         off=False,
         excludes=("rank1_out",),
-        source=f"{PAPER} 4.1",
+        source="57p paper 4.1",
     )
     rank1_out: bool = option(
         False,
         "the attention output is a product of a column and a row",
         off=False,
-        source=f"{PAPER} 2.5",
+        source="57p paper 2.5",
     )
     unit_out: bool = option(
         False,
@@ -254,7 +252,7 @@ class SplitSubspace(Spec):
         off=False,
         needs={"rank1_out": True},
         excludes=("onehot_out",),
-        source=OURS,
+        source="docs/compress.md, folds",
     )
     opposite_out: bool = option(
         False,
@@ -270,21 +268,21 @@ class SplitSubspace(Spec):
         off=False,
         needs={"rank1_out": True},
         excludes=("onehot_out",),
-        source=f"{REFLECTION} 7.4",
+        source="Reflection 7.4",
     )
     onehot_out: bool = option(
         False,
         "the attention output is added to the second token dimension as it is",
         off=False,
         needs={"rank1_out": True},
-        source=f"{REFLECTION} 7.4",
+        source="Reflection 7.4",
     )
     # ---- norms
     shared_norm: bool = option(
         False,
         "one weight vector serves all three norms",
         off=False,
-        source=f"{PAPER} 2.6",
+        source="57p paper 2.6",
     )
     structured_norm3: bool = option(
         False,
@@ -297,7 +295,7 @@ class SplitSubspace(Spec):
             "scalar_norm",
             "parameterless_norm",
         ),
-        source=f"{REFLECTION} 7.6",
+        source="Reflection 7.6",
     )
     structured_norm2: bool = option(
         False,
@@ -305,7 +303,7 @@ class SplitSubspace(Spec):
         off=False,
         needs={"shared_norm": True},
         excludes=("structured_norm1", "scalar_norm", "parameterless_norm"),
-        source=f"{REFLECTION} 7.6",
+        source="Reflection 7.6",
     )
     structured_norm1: bool = option(
         False,
@@ -321,31 +319,31 @@ class SplitSubspace(Spec):
         off=False,
         needs={"shared_norm": True},
         excludes=("parameterless_norm",),
-        source=f"{REFLECTION} 7.6",
+        source="Reflection 7.6",
     )
     parameterless_norm: bool = option(
         False,
         "norms have no weights",
         off=False,
         needs={"shared_norm": True},
-        source=f"{REFLECTION} 6",
+        source="Reflection 6",
     )
     # ---- FFN
-    no_ffn_bias: bool = option(False, "the FFN has no biases", off=False, source=f"{PAPER} 2.7")
+    no_ffn_bias: bool = option(False, "the FFN has no biases", off=False, source="57p paper 2.7")
     one_unit: bool = option(
         False,
         "the FFN has one hidden unit",
         off=False,
         needs={"hidden": 2},
         excludes=("tie_fc2_head",),
-        source=f"{PAPER} 2.7",
+        source="57p paper 2.7",
     )
     tie_fc2_head: bool = option(
         False,
         "the FFN writes through the output head (fc2 = headᵀ)",
         off=False,
         needs={"tok_dim": 2, "hidden": 2},
-        source=f"{PAPER} 2.4",
+        source="57p paper 2.4",
     )
 
     def __post_init__(self) -> None:
