@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property, lru_cache, wraps
+from functools import lru_cache, wraps
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from model.fields import did_you_mean
@@ -101,11 +101,6 @@ class Tied(Spec, listed=False):
     @property
     def roles(self) -> dict[str, str]:  # type: ignore[override]
         return self.base.roles
-
-    @cached_property
-    def numbers(self) -> int:
-        """R, the count of stored numbers."""
-        return max(map(abs, self.ties), default=0)
 
     def by_tensor(self) -> dict[str, list[int]]:
         """Return the ties of each of the base's tensors, flat."""
