@@ -8,7 +8,7 @@ Axes: P entries of θ.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import permutations, product
 from typing import TYPE_CHECKING
 
@@ -71,24 +71,10 @@ def _places(spec: Spec) -> Iterator[tuple[str, tuple[int, ...]]]:
             yield tensor, place
 
 
-def only(spec: Spec, name: str, chosen: Collection[int]) -> Ties:
+def only(spec: Spec, name: str, chosen: Sequence[int]) -> Ties:
     """Return the ties of a spec in which all parts of a kind are zero but the chosen ones."""
-    others = [part for part in range(count_of(spec, name)) if part not in chosen]
-    entries = set(_entries(spec, name, others))
-    return canonical(0 if p in entries else k for p, k in enumerate(free(spec.params)))
-
-
-def _entries(spec: Spec, name: str, chosen: Sequence[int]) -> list[int]:
-    """Return the indices in θ of what belongs to the chosen parts."""
-    _, index = keep(spec, name, chosen) if chosen else (spec, [])
-    shared = _shared(spec, name)
-    return [p for p in index if p not in shared]
-
-
-def _shared(spec: Spec, name: str) -> set[int]:
-    """Return the indices in θ of the tensors in which no part has entries of its own."""
-    axes = parts_of(spec, name).axes
-    return {n for n, (tensor, _) in enumerate(_places(spec)) if tensor not in axes}
+    kept = set(keep(spec, name, chosen)[1])
+    return canonical(k if p in kept else 0 for p, k in enumerate(free(spec.params)))
 
 
 def orders(spec: Spec) -> Iterator[list[int]]:

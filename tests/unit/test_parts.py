@@ -39,6 +39,13 @@ def test_what_is_kept_computes_what_is_left_when_the_others_are_cut(name):
     assert not torch.allclose(logits(spec, theta_P), logits(spec, cut_P), atol=1e-3)
 
 
+def test_one_of_three_units_can_be_cut_where_a_net_has_at_least_two():
+    spec = replace(preset("67p"), hidden=3)
+    ties = only(spec, "units", [0, 2])
+    cut = {entry for entry, k in zip(spec.layout.entries(), ties, strict=True) if k == 0}
+    assert cut == {*(f"fc1[1,{n}]" for n in range(5)), *(f"fc2[{n},1]" for n in range(5))}
+
+
 @pytest.mark.parametrize("spec", [*WIDE.values(), *PRESETS.values(), replace(preset("100p"), one_unit=True)])
 def test_parts_that_trade_places_compute_the_same(spec):
     theta_P = spec.initial(7) + 0.3 * torch.randn(spec.params, generator=torch.Generator().manual_seed(7))
