@@ -355,14 +355,14 @@ class Rope(Spec):
         shapes |= {"gate_scale": (1,)} if self.tie_gate else {"gate": (f, d)}
         shapes["up"] = (f, d)
         if self.free_down:
-            shapes["down"] = (min(PLANE, d) if self.flat_down else d, f)
+            shapes["down"] = (PLANE if self.flat_down else d, f)
         if self.turned_down and not self.frozen_down_angle:
             shapes["down_angle"] = (1,)
         return shapes | self._norm_shapes()
 
     def _attention_shapes(self) -> Shapes:
         d, size = self.width, self.heads * HEAD
-        read = min(PLANE, d) if self.arc_inputs else d
+        read = PLANE if self.arc_inputs else d
         # Tied to the output, queries have all of the residual's dimensions: it writes to each of them.
         shapes: Shapes = {"q": (size, d if self.tie_oq else read)}
         if self.scaled_k:
@@ -377,9 +377,8 @@ class Rope(Spec):
 
     def _norm_shapes(self) -> Shapes:
         d = self.width
-        plane = min(PLANE, d)
-        read = plane if self.arc_inputs else d
-        seen = plane if self.arc_logits else d
+        read = PLANE if self.arc_inputs else d
+        seen = PLANE if self.arc_logits else d
         shapes: Shapes = {"q_norm": (HEAD,), "k_norm": (HEAD,)}
         if self.shared_qk_norm:
             shapes = {"qk_norm": (1 if self.fixed_qk_norm else HEAD,)}
