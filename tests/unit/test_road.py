@@ -308,9 +308,9 @@ def test_a_mirror_image_computes_the_same(form):
 
 
 def test_forms_without_known_mirror_images_have_none():
-    """Of every certificate's form, whose norms and outputs are of many kinds, and of an arc with two radii."""
+    """Of every certificate's form, whose norms and outputs are of many kinds; an arc with two radii; a short row."""
     bases = {ties_of(Checkpoint.load(file.parent).spec)[0] for file in CERTIFICATES.glob("*/checkpoint.json")}
-    bases.add(preset("46p").without("circular"))
+    bases |= {preset("46p").without("circular"), replace(preset("46p"), token_out=True)}
     counts = {base: len(base.images(torch.linspace(0.1, 0.9, base.params))) for base in bases}
     assert {base for base, count in counts.items() if count} == {
         preset("46p"), replace(preset("46p"), opposite_out=True),

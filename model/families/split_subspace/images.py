@@ -41,7 +41,7 @@ def has_images(spec: SplitSubspace) -> bool:
     shapes = spec.shapes()
     if shapes.keys() != TENSORS or shapes["norm"] != (1, spec.width) or not spec.circular:
         return False
-    return spec.unit_out and spec.tie_fc2_head and spec.tok_dim == 2 and spec.heads == 1
+    return spec.unit_out and not spec.token_out and spec.heads == 1
 
 
 def swap_token_axes(spec: SplitSubspace, t: Tensors) -> Tensors:
