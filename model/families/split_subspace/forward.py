@@ -338,19 +338,11 @@ def _select(spec: SplitSubspace, theta_SP: Tensor, *names: str) -> Any:
 def _stack_matrix(rows: Any, like: Tensor | None = None) -> Tensor:
     """Stack a matrix of scalars [S, 1, 1] into [S, rows, columns].
 
-    like: a scalar, needed where entries are numbers, or None for 0.
+    like: a scalar, needed where entries are numbers.
     """
-
-    def entry(x: Any) -> Any:
-        if isinstance(x, Tensor):
-            return x
-        assert like is not None
-        return torch.full_like(like, 0.0 if x is None else x)
-
-    columns = max(len(row) for row in rows if row is not None)
     stacked = []
     for row in rows:
-        entries = [entry(x) for x in row or [None] * columns]
+        entries = [x if isinstance(x, Tensor) else torch.full_like(like, x) for x in row]
         stacked.append(torch.cat(entries, dim=1)[..., 0])
     return torch.stack(stacked, dim=1)
 
@@ -419,16 +411,16 @@ def _value_projection(spec: SplitSubspace, p: Any) -> Matrix:
 
 
 def _output_projection(spec: SplitSubspace, p: Any) -> list[Any]:
-    """Return the output projection: channel weights by residual dimension, None where nothing is written."""
+    """Return the output projection: channel weights by residual dimension."""
     if spec.onehot_out:
-        return [[1.0] if i == 1 else None for i in range(spec.width)]
+        return [[float(i == 1)] for i in range(spec.width)]
     if spec.out_rank:
         rows: list[Any] = [[1.0]] if spec.unit_out else []
-        if "out_B" in spec.layout.budget():
+        if "out_B" in p:
             rows += transposed(p["out_B"])
         if spec.opposite_out:
             rows.insert(1, [-w for w in rows[0]])
-        return rows + [None] * (spec.width - len(rows))
+        return rows + [[0.0]] * (spec.width - len(rows))  # of rank 1: only its rows are cut short
     if spec.direct_forms:
         return list(p["out"])
 
