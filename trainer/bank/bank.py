@@ -220,7 +220,7 @@ class Bank:
                 usable[n] = state
         self._vacate(list(usable))
         for n, (records, trained) in usable.items():
-            self.tracker.restore([n], records)
+            self.tracker.restore(n, records)
             if trained:
                 self.parked[n] = trained
         self.spent += self.tracker.needs_finishing(torch.tensor(list(usable), dtype=torch.int64), QUEUED)

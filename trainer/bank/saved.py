@@ -108,7 +108,7 @@ def result_of(pair: Pair, spec: Spec, data: bytes) -> Result | None:
     if int(records["steps"]) != evaluations * tracker.eval_every:
         return None
     records["called_by"].fill_(-1)  # places among rules that this pair does not have
-    tracker.restore([0], records)
+    tracker.restore(0, records)
     return tracker.result(0)
 
 

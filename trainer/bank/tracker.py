@@ -121,17 +121,15 @@ class SeedTracker:
             table = getattr(self, name)
             setattr(self, name, {column: tensor[kept] for column, tensor in table.items()})
 
-    def restore(self, numbers: Sequence[int], records: dict[str, Tensor]) -> None:
-        """Set the records of some pairs to saved ones. Pairs that were running wait for a slot."""
-        pair_L = torch.tensor(list(numbers))
+    def restore(self, n: int, records: dict[str, Tensor]) -> None:
+        """Set the records of a pair to saved ones [1, ...]. One that was running waits for a slot."""
         longest = self.records["curve"].shape[1]
         # A state has the evaluations that were made; this table has room for all of the longest pair's.
         saved = records | {k: _evaluations(records[k], longest) for k in BY_EVALUATION}
-        for name in self.records:
-            self.records[name][pair_L] = saved[name]
-        outcome_L = self.records["outcome"][pair_L]
-        waiting_L = torch.where(outcome_L == RUNNING, QUEUED, outcome_L)
-        self.records["outcome"][pair_L] = waiting_L.to(torch.int8)
+        for name, table in self.records.items():
+            table[n] = saved[name][0]
+        if self.records["outcome"][n] == RUNNING:
+            self.records["outcome"][n] = QUEUED
 
     def censor(self, numbers: Sequence[int]) -> list[int]:
         """End pairs from outside. Return those that had not ended."""
