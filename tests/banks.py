@@ -10,6 +10,7 @@ from tests import CERTIFICATES
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.engine.native import LANES, EngineBackend, pointer
+from trainer.engine.structures import PROBLEMS, Struct, declared
 from trainer.engine.torch_backend import TorchBackend
 
 SPEC = preset("57p")
@@ -79,6 +80,18 @@ def assert_same(a, b):
 def assert_all_same(found, expected):
     for p, result in found.items():
         assert_same(result, expected[p])
+
+
+class Lesson(Struct):
+    """The numbers of a step, as the engine makes them of its first tape."""
+
+    _fields_ = declared(PROBLEMS, "Lesson")
+
+    @classmethod
+    def some(cls, **fields):
+        """A lesson whose other fields are 0: shares and errors that are off."""
+        off = {name: None if kind is ctypes.c_void_p else 0 for name, kind in cls._fields_}
+        return cls(**(off | fields))
 
 
 def engine_tokens(programs, lesson):

@@ -30,7 +30,7 @@ from search.analysis.frames import as_columns
 from search.run.speeds import fastest_share
 from search.study.trial import Configuration
 from tests import CERTIFICATES
-from tests.banks import engine_tokens, finish
+from tests.banks import Lesson, engine_tokens, finish
 from tests.commands import refusal
 from tests.unit import test_problems
 from trainer import Bank, Pair, Recipe, Seed
@@ -40,7 +40,6 @@ from trainer.data.hard_examples import with_errors
 from trainer.data.problems import selection
 from trainer.engine.build import GivenUp
 from trainer.engine.native import EngineBackend, choice_of, has_kernel
-from trainer.engine.structures import Lesson
 from trainer.engine.torch_backend import TorchBackend
 from trainer.files import trusted
 from trainer.recipe.stages import road_of

@@ -10,12 +10,11 @@ import torch
 
 from model import add, adderboard
 from tests import needs_compiler
-from tests.banks import ADDER_P, SPEC, engine_tokens
+from tests.banks import ADDER_P, SPEC, Lesson, engine_tokens
 from trainer.data import problems
 from trainer.data.hard_examples import CAPACITY, COUNT, OPERANDS, POOL, pool_seed
 from trainer.engine import native
 from trainer.engine.native import EngineBackend
-from trainer.engine.structures import Lesson
 from trainer.engine.torch_backend import TorchBackend
 from trainer.recipe import Recipe
 from trainer.step import step

@@ -137,18 +137,6 @@ class RowTable(Struct):
     _fields_ = declared(PROBLEMS, "RowTable")
 
 
-class Lesson(Struct):
-    """The numbers of a step."""
-
-    _fields_ = declared(PROBLEMS, "Lesson")
-
-    @classmethod
-    def some(cls, **fields: Any) -> Lesson:
-        """Return a lesson whose other fields are 0: shares and errors that are off."""
-        off = {name: None if kind is c_void_p else 0 for name, kind, *_ in cls._fields_}
-        return cls(**(off | fields))
-
-
 class Learning(Struct):
     """A teacher, or none."""
 
