@@ -466,7 +466,7 @@ def test_the_engine_asks_the_rows_that_torch_asks(batch, targeted):
 def test_the_engine_asks_sums_from_their_units_on():
     spec, recipe = spec_of("GPT", UNITS_FIRST), Recipe(**QUICK)
     state = {"data_seed": torch.tensor([9]), "step": torch.tensor([5]), "mix_scale": torch.ones(1)}
-    hyper, programs = hyper_of([recipe]), EngineBackend(spec, recipe)
+    hyper, programs = hyper_of([recipe], spec.layout), EngineBackend(spec, recipe)
     expected = step.tokens_of(spec, *step.draw(state, hyper, QUICK["batch"], 1, task=spec.task))[0, 0]
     assert torch.equal(engine_tokens(programs, test_problems.lesson_of(programs, state, hyper)), expected)
 

@@ -34,7 +34,7 @@ def test_torchs_loss_is_hintons():
     tokens = some_tokens(SPEC, 1, PROBLEMS)
     theta = (SPEC.initial(1)[None].double() + 0.1).requires_grad_()
     recipe = Recipe(**FIELDS)
-    hyper = {n: t.double() for n, t in hyper_of([recipe]).items()}
+    hyper = {n: t.double() for n, t in hyper_of([recipe], SPEC.layout).items()}
     target = tokens[:, SPEC.prompt :].long()
     mine, theirs = (
         torch.stack(torch.broadcast_tensors(*spec.forward(t, tokens[:, :-1], first=spec.prompt - 1)), dim=-1)

@@ -45,7 +45,7 @@ def row_of(name):
     fields, data_seed, at, *_ = STREAMS[name]
     recipe = Recipe(batch=BATCH, **fields)
     state = {"data_seed": torch.tensor([data_seed]), "step": torch.tensor([at]), "mix_scale": torch.ones(1)}
-    return recipe, state, hyper_of([recipe])
+    return recipe, state, hyper_of([recipe], SPEC.layout)
 
 
 @every_stream
@@ -118,7 +118,7 @@ def test_errors_are_what_decoding_gets_wrong_in_a_stream_of_its_own(compiled, mo
     programs = EngineBackend(SPEC, recipe) if compiled else TorchBackend(SPEC, recipe, "cpu")
     state = {"data_seed": torch.tensor([1, 2, 3]), "step": torch.full((3,), 50_000), "mix_scale": torch.ones(3)}
     state["theta"] = some_thetas()
-    hyper = hyper_of([recipe] * 3)
+    hyper = hyper_of([recipe] * 3, SPEC.layout)
     found = step.find_hard_examples(SPEC, state, hyper, programs.is_wrong)
     a, b = (t[0] for t in step.draw({**state, "data_seed": pool_seed(state["data_seed"])}, hyper, POOL, 1))
     train, _ = step.draw(state, hyper, POOL, 1)

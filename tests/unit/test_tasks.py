@@ -110,7 +110,7 @@ def test_the_engine_makes_the_same_tokens(task):
     for fields, at in RECIPES:
         recipe = Recipe(batch=BATCH, **fields)
         state = {"data_seed": torch.tensor([9]), "step": torch.tensor([at]), "mix_scale": torch.ones(1)}
-        hyper, programs = hyper_of([recipe]), EngineBackend(spec, recipe)
+        hyper, programs = hyper_of([recipe], spec.layout), EngineBackend(spec, recipe)
         a, b = step.draw(state, hyper, BATCH, 1, task=spec.task)
         first, second = spec.task.limits
         assert a.max() < first and (b.max() < second or second == 1)

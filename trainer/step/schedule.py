@@ -33,11 +33,11 @@ FOREVER = 1 << 62
 Hyper = dict[str, Tensor]
 
 
-def hyper_of(recipes: Sequence[Recipe], layout: Layout | None = None) -> Hyper:
+def hyper_of(recipes: Sequence[Recipe], layout: Layout) -> Hyper:
     """Return the recipes of a bank's slots as tensors [S] (float32; steps as int64).
 
     The name of a schedule that is switched on becomes its place among the valid ones; other names are left
-    out. Factors of tensors, which need a layout of θ, are [S, P].
+    out. What is of single entries of θ is [S, P]. layout: of θ.
     """
     fields = dataclasses.fields(Recipe)
     # A name, a list or a flag is no number of a seed: those are the program's, or handled below.
@@ -53,7 +53,7 @@ def hyper_of(recipes: Sequence[Recipe], layout: Layout | None = None) -> Hyper:
     return hyper
 
 
-def _switched(name: str, recipes: Sequence[Recipe], layout: Layout | None) -> dict[str, list[Any]]:
+def _switched(name: str, recipes: Sequence[Recipe], layout: Layout) -> dict[str, list[Any]]:
     """Return the numbers that a field which is switched on adds, one entry per recipe."""
     values = Recipe.__dataclass_fields__[name].metadata["values"]
     chosen = [getattr(r, name) for r in recipes]
@@ -64,10 +64,7 @@ def _switched(name: str, recipes: Sequence[Recipe], layout: Layout | None) -> di
         steps, factors = zip(*map(drops_of, recipes), strict=True)
         added["wd_drop_steps"] = list(steps)
         added["wd_drop_factors"] = list(factors)
-    if layout is None:
-        return added
-
-    # These name tensors or entries of θ.
+    # The following name tensors or entries of θ.
     if name == "l1_lambda":
         added["l1_entries"] = [penalty_mask(layout, r.l1_entries) for r in recipes]
     if name == "freeze":
