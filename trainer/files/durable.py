@@ -44,25 +44,6 @@ def move_in(fresh: Path, target: Path) -> None:
     rename(fresh, target)
 
 
-def link(source: Path, target: Path) -> None:
-    """Give a folder's files second names in `target`; copy them where a file system has no such names.
-
-    Bytes that are on disk are not written again. Files there with these names are replaced, each in one instant.
-    `source` may hold no folders.
-    """
-    make_folder(target)
-    for path in sorted(source.iterdir()):
-        fresh = target / f"{path.name}.new"
-        fresh.unlink(missing_ok=True)  # a name that is taken, by a process that died here, cannot be linked
-        try:
-            os.link(path, fresh)
-        except OSError:
-            shutil.copyfile(path, fresh)
-        _sync(fresh)
-        fresh.replace(target / path.name)
-    _sync(target)
-
-
 def sync(path: Path, above: int = 0) -> None:
     """Sync a file, or a folder with its contents. Its name belongs to its parent's sync.
 
