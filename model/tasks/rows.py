@@ -275,17 +275,13 @@ class Table(Binary):
         if not self.entries:
             raise ValueError("entries must be the table of the operation: entries: {file: FILE}")
         super().__post_init__()
-        rows = self._numbers
+        rows = _cells(self.entries)
         size = len(rows)
         for n, row in enumerate(rows):
             if len(row) != size:
                 raise ValueError(f"entries must be a square table, got {len(row)} values in row {n} of {size}")
             if not all(value.isdecimal() and int(value) < size for value in row):
                 raise ValueError(f"entries must be numbers from 0 to {size - 1}, got {','.join(row):.80} in row {n}")
-
-    @property
-    def _numbers(self) -> list[list[str]]:
-        return [row.split(",") for row in self.entries.split(";")]
 
     @property
     def title(self) -> str:
@@ -303,8 +299,12 @@ class Table(Binary):
         return _table(self.entries).to(a.device)[a, b]
 
 
+def _cells(entries: str) -> list[list[str]]:
+    return [row.split(",") for row in entries.split(";")]
+
+
 @lru_cache(16)
 def _table(entries: str) -> Tensor:
     import torch
 
-    return torch.tensor([[int(value) for value in row.split(",")] for row in entries.split(";")])
+    return torch.tensor([list(map(int, row)) for row in _cells(entries)])

@@ -139,13 +139,14 @@ def spec_of(value: Any, path: str) -> Spec:
         if not isinstance(value, Mapping):
             raise ValueError(f"must be a preset or a mapping, got {value!r:.80}")
         changed = {key: v for key, v in value.items() if key != "preset"}
-        if "preset" in value and not isinstance(value["preset"], str):
-            raise ValueError(f"preset must be a name, got {value['preset']!r:.80}")
         if "preset" in value:
+            if not isinstance(value["preset"], str):
+                raise ValueError(f"preset must be a name, got {value['preset']!r:.80}")
             return make_spec(**{**preset(value["preset"]).as_dict(), **changed})
-        if family_of(changed) is None:
+        family = family_of(changed)
+        if family is None:
             raise no_family(changed)
-        return make_spec(**{"family": family_of(changed), **changed})
+        return make_spec(**{"family": family, **changed})
     except Untrusted:
         raise  # which --trust is for
     except (TypeError, ValueError) as error:
