@@ -134,7 +134,8 @@ def preset_name(spec: Spec) -> str:
     if spec.label != spec.family:
         applied = ", ".join(spelt(*item) for item in spec.applied().items())
         called = f"{spec.label} with {applied}" if applied else spec.label
-        return f"{spec.params:,} parameters ({called})" + ("" if spec.task == ADDITION else f" {spec.task.title}")
+        task = "" if spec.task == ADDITION else f" {spec.task.title}"
+        return f"{spec.params:,} parameters ({called}){task}"
     if spec.task != ADDITION:
         # Named as the adder of the same form, whose count may be another: a task has tokens of its own.
         usual = replace(spec, task=ADDITION)

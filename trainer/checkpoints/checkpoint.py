@@ -59,7 +59,8 @@ class Checkpoint:
 
     def __repr__(self) -> str:
         """Return a line: the model, the seed and the step."""
-        seed = f", seed {' '.join(map(str, dict.fromkeys(self.seed.values())))}" if self.seed else ""
+        numbers = " ".join(map(str, dict.fromkeys(self.seed.values())))
+        seed = f", seed {numbers}" if numbers else ""
         return f"Checkpoint({preset_name(self.spec)}{seed}, step {self.step:,})"
 
     def as_dict(self) -> dict[str, Any]:

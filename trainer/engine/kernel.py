@@ -68,7 +68,9 @@ class KernelLoss:
 
 def is_wrong(spec: Spec, theta_P: Array, tokens_TB: Tensor) -> Tensor:
     """Mark the problems that θ [P] in float32 numbers answers wrongly [B]."""
-    return native.is_wrong(_library(native.kernel_of(spec)), native.run(native.expansion(spec), theta_P), tokens_TB)
+    kernel = _library(native.kernel_of(spec))
+    wide_N = native.run(native.expansion(spec), theta_P)
+    return native.is_wrong(kernel, wide_N, tokens_TB)
 
 
 def _library(kernel: Kernel | None) -> ctypes.CDLL:

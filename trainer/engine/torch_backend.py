@@ -68,7 +68,8 @@ class TorchBackend:
 
     def evaluate(self, theta_SP: Tensor, tokens_1TB: Tensor | None = None) -> dict[str, Tensor]:
         """Return exact match, token accuracy and loss [S] on the selection problems, or on others."""
-        return step.evaluate(self.spec, theta_SP, self.problems if tokens_1TB is None else tokens_1TB)
+        tokens_1TB = self.problems if tokens_1TB is None else tokens_1TB
+        return step.evaluate(self.spec, theta_SP, tokens_1TB)
 
     def is_wrong(self, theta_SP: Tensor, tokens_STN: Tensor) -> Tensor:
         """Mark the wrong answers among each slot's own problems [S, N]."""
