@@ -5,6 +5,7 @@ on PYTHONPATH. Python 3.6 can read it, to be refused in one line.
 """
 
 import runpy
+import signal
 import sys
 from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
@@ -20,8 +21,15 @@ def main() -> None:
     sys.modules["search"] = search = module_from_spec(found)
     found.loader.exec_module(search)
     from search.cli import main as command
+    from search.run.terminal import ENDING
 
-    command()
+    try:
+        command()
+    finally:
+        # What ran has ended, and its exit code stands. To end Ray's and MLflow's threads takes Python a second or two,
+        # in which a signal would be a traceback, or kill this process.
+        for number in ENDING:
+            signal.signal(number, signal.SIG_IGN)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -39,3 +41,22 @@ def test_before_ray_is_up_they_end_a_run_as_ctrl_c_does(number):
     with pytest.raises(KeyboardInterrupt), _interruptible():
         os.kill(os.getpid(), number)
     assert signal.getsignal(number) == signal.SIG_DFL
+
+
+ENDED = """
+import atexit, sys, time
+import adder_search
+atexit.register(lambda: (print("ending", flush=True), time.sleep(1)))
+sys.argv = ["adder-search", "--version"]
+adder_search.main()
+"""
+"""A command that takes a second to end once it has said all, as Ray and MLflow do."""
+
+
+@pytest.mark.parametrize("number", ENDING)
+def test_one_that_comes_when_all_is_done_does_not_change_the_exit_code(number):
+    command = [sys.executable, "-c", ENDED]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline().startswith("adder-search") and process.stdout.readline() == "ending\n"
+        process.send_signal(number)
+        assert (process.stderr.read(), process.wait()) == ("", 0)
