@@ -87,6 +87,8 @@ def estimate(study: Study, home: Home, rows: Sequence[SeedRecord] = (), records:
         training = _whole(study, listed, rates, known, fits, share["CPU"])
 
     lines = [f"{study.name}: {study.about}" if study.about else study.name, *training.lines]
+    if others := _not_asked(study, listed, rows):
+        lines.append(_line("not asked for", f"{others:,} recorded seeds of other configurations, which stay"))
     lines += [_line(name, text) for name, text in kind.warnings()]
     lines += kind.plan_search()
     keys = [configuration.key for configuration in listed]
@@ -151,6 +153,14 @@ def _whole(
     lines = [*_configurations(study, listed, known), banks]
     later = [*study.kind.plan_design(seeds, core_hours), *_later(study, bool(known.search))]
     return _Training(lines, f"{time},", rate, later)
+
+
+def _not_asked(study: Study, listed: Sequence[Configuration], rows: Sequence[SeedRecord]) -> int:
+    """Return the number of recorded seeds whose configurations the file has no more."""
+    if study.kind.proposes:  # its configurations are not listed
+        return 0
+    keys = {configuration.key for configuration in listed}
+    return sum(row.configuration not in keys for row in rows)
 
 
 def _where(study: Study, fits: Capacity, cores: float, sharing: str) -> str:

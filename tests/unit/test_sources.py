@@ -101,6 +101,7 @@ def test_a_file_with_the_name_of_other_records_says_so_once(words, monkeypatch):
         "smoke: the 2 recorded seeds of that name are all of other configurations, and stay; "
         "--fresh begins a study of its own\n"
     )
+    assert not words or "not asked for   2 recorded seeds of other configurations" in said.stdout
     assert call("run", "s.yaml", "--fresh", *words).stderr == ""
     Path("s.yaml").write_text(MINE.model_dump_json())
     assert call("run", "s.yaml", *words).stderr == ""
