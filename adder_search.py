@@ -26,8 +26,8 @@ def main() -> None:
     try:
         command()
     finally:
-        # What ran has ended, and its exit code stands. To end Ray's and MLflow's threads takes Python a second or two,
-        # in which a signal would be a traceback, or kill this process.
+        # What ran has ended, and its exit code stands. Python still ends the threads of Ray and MLflow: until it has,
+        # a signal would be a traceback, or kill this process.
         for number in ENDING:
             signal.signal(number, signal.SIG_IGN)
 

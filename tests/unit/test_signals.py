@@ -50,7 +50,7 @@ atexit.register(lambda: (print("ending", flush=True), time.sleep(1)))
 sys.argv = ["adder-search", "--version"]
 adder_search.main()
 """
-"""A command that takes a second to end once it has said all, as Ray and MLflow do."""
+"""A command that takes a second to end once it has said all, as one with threads of Ray and MLflow may."""
 
 
 @pytest.mark.parametrize("number", ENDING)
