@@ -1,6 +1,7 @@
-"""Train the plan's three studies, one after the other: `python train.py FOLDER`.
+"""Train the plan's three studies, one after the other: `python train.py FOLDER [FIRST STEP]`.
 
-It goes on with what FOLDER and least.csv have. A study's rows are added when all its seeds have ended.
+It goes on with what FOLDER and least.csv have. Sixty-four runs of a size are added when they have ended. FIRST STEP:
+every STEP-th sixty-four from FIRST on, so that several can train side by side.
 """
 
 import sys
@@ -13,10 +14,11 @@ from lab import outcomes
 HERE = Path(__file__).parent
 
 
-def main(folder: str) -> None:
-    """Train the sizes in turn, each in a home of its own."""
+def main(*words: str) -> None:
+    planned = []
     for size in SIZES:
-        outcomes.train(HERE / f"least-{size}.yaml", Path(folder), HERE / "least.csv", size=size)
+        planned += outcomes.parts(HERE / f"least-{size}.yaml", 64, size=size)
+    outcomes.train(planned, HERE / "least.csv", *words)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-"""Train the plan's five studies, one after the other: `python train.py FOLDER`.
+"""Train the plan's five studies, one after the other: `python train.py FOLDER [FIRST STEP]`.
 
-It goes on with what FOLDER and size-or-ties.csv have. A study's rows are added when all its seeds have ended.
+It goes on with what FOLDER and size-or-ties.csv have. Sixteen seeds of a size, in all of its arms, are added when they
+have ended. FIRST STEP: every STEP-th sixteen from FIRST on, so that several can train side by side.
 """
 
 import sys
@@ -13,10 +14,11 @@ from lab import outcomes
 HERE = Path(__file__).parent
 
 
-def main(folder: str) -> None:
-    """Train the sizes in turn, each in a home of its own."""
+def main(*words: str) -> None:
+    planned = []
     for size in SIZES:
-        outcomes.train(HERE / f"ties-{size}.yaml", Path(folder), HERE / "size-or-ties.csv", "ties", size=size)
+        planned += outcomes.parts(HERE / f"ties-{size}.yaml", 16, size=size)
+    outcomes.train(planned, HERE / "size-or-ties.csv", *words, titled="ties")
 
 
 if __name__ == "__main__":
