@@ -252,7 +252,8 @@ def _trusted_digest(where: str, text: str) -> str:
         raise ValueError(f"{where} comes without its text: load_module reads a file of your own")
     digest = digest_of(text)
     if not may_run(digest):
-        raise Untrusted(f"{where} is code (SHA-256 {digest[:12]}) that has not run here: --trust runs it")
+        code = f"code (SHA-256 {digest[:12]}) that has not run here"
+        raise Untrusted(f"{where} is {code}: `verify` or `run` with --trust runs it")
     return digest
 
 

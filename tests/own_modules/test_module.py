@@ -395,7 +395,7 @@ def test_text_that_nobody_here_let_run_is_not_run(monkeypatch, tmp_path):
     ran = tmp_path / "ran"
     code = f"open({str(ran)!r}, 'w')\n" + FILE.read_text()
     make = partial(make_spec, "module", module="nets.py:Net", code=code, task=TASK)
-    with pytest.raises(Untrusted, match=r"nets.py:Net is code \(SHA-256 .*\) that has not run here: --trust runs it"):
+    with pytest.raises(Untrusted, match=r"nets.py:Net is code \(SHA-256 .*\) that has not run here: `verify` or `run` with --trust"):
         make()
     assert not ran.exists()
     monkeypatch.setattr(trusted, "LETS_RUN", trust.LETS_RUN)
@@ -529,7 +529,7 @@ def test_a_word_of_any_task_and_module_is_its_teacher(make):
 def test_a_teacher_whose_code_has_not_run_here_is_not_run(monkeypatch):
     word = taught_by(spec_of(hidden=6)).word
     monkeypatch.setattr(trust, "LETS_RUN", [lambda digest: False])
-    with pytest.raises(Untrusted, match="--trust runs it"):
+    with pytest.raises(Untrusted, match="with --trust runs it"):
         Recipe(teacher=word, distill_alpha=0.5)
 
 
