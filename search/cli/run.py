@@ -102,7 +102,7 @@ def run(
 @_options
 @click.pass_context
 def resume(context: click.Context, **options: Any) -> None:
-    """The same as run without --dry-run and --fresh: go on with a STUDY that was interrupted."""
+    """Go on with a STUDY that was interrupted: `run` without --dry-run, --fresh, --set and --env."""
     context.invoke(run, **options)
 
 
