@@ -177,7 +177,7 @@ def _run(opened: Opened, max_hours: float | None, notify: str) -> None:
 
     click.echo(render.summary(opened.study, source, records, ended))
     if ended.interrupted or ended.failed:
-        sys.exit(130 if ended.interrupted else Failure.code)
+        sys.exit(130 if ended.was_stopped else Failure.code)
 
 
 def _detach(study: Study, records: StudyRecords, max_hours: float | None, notify: str) -> None:

@@ -45,6 +45,7 @@ STOPPING_S = 10.0
 POLL_S = 0.2
 """Seconds without events after which the driver looks at lease, deadline and display."""
 INTERRUPTED = "interrupted"
+CANNOT_BEGIN = "no worker can begin"
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +70,11 @@ class Ended:
     seed_steps_per_s: float = 0.0
     """Speed of the whole run, compilation left out."""
     compile_s: float = 0.0
+
+    @property
+    def was_stopped(self) -> bool:
+        """True if somebody, or its time, ended it before the study's end, and not a failure."""
+        return self.interrupted and self.why != CANNOT_BEGIN
 
 
 class Driver:
@@ -367,13 +373,13 @@ class Driver:
             self.lost_starts += 1
             if self.lost_starts > self.study.faults.max_failures:
                 self.ended.failed[name] = f"it could not begin: {failure}"
-                self.stop("no worker can begin")
+                self.stop(CANNOT_BEGIN)
 
     def _traceback(self, report: Report) -> Path:
         """Return the file that the traceback of a worker's error is written to."""
-        self.home.logs.mkdir(exist_ok=True)
         file = self.home.logs / f"{self.study.name}-{report.worker}-{report.attempt}.txt"
         with suppress(OSError):  # of a full disk, say: the line on the error is shown all the same
+            self.home.logs.mkdir(exist_ok=True)
             file.write_text(report.traceback, encoding="utf-8")
         return file
 
@@ -395,6 +401,8 @@ class Driver:
 
         # The ledger first: mirrors are written from it.
         self.records.censor_running(self.ended.why or ENOUGH, self.progress.steps())
+        if is_done and self.study.until.grokked:
+            self._cut_off()
         if not is_done:
             for configuration in self.planner.in_flight:
                 self._note(configuration, is_done=False)
@@ -407,6 +415,14 @@ class Driver:
         if is_done and self.study.kind.is_compared:
             verify_best(self.records)
         self.ended.rows = self.records.list_seeds()
+
+    def _cut_off(self) -> None:
+        """Write that seeds which earlier runs left do not go on, where there is enough."""
+        steps = self.planner.needless_rows(self.records.list_seeds())
+        if steps:
+            self.records.censor(steps, ENOUGH)
+        for key in {configuration for configuration, _, _ in steps}:
+            self._note(self.planner.study_run.states[key].configuration, is_done=True)
 
     def _drain(self, mirror: Shown) -> None:
         """Wait for what a mirror has still to write, as long as is worth it."""

@@ -16,7 +16,7 @@ from search.run.packing import BankShapes, Capacity
 from search.run.policies import Allocation, Confirmation, Policy, Search, Sweep
 from search.run.spared import Draw
 from search.run.study_run import PlannedPair, Round, StudyRun
-from search.stats.record import ENOUGH, SeedRecord
+from search.stats.record import ENOUGH, SeedKey, SeedRecord
 from search.store.study_records import StudyRecords
 from search.study.kind import ProposalSource
 from search.study.schema import Study
@@ -276,6 +276,22 @@ class Planner:
             return []
         pairs, has_enough = self.banks[worker].pairs, self.study_run.has_enough
         return [n for n, pair in pairs.items() if not pair.confirmation and has_enough(pair.configuration)]
+
+    def needless_rows(self, rows: Iterable[SeedRecord]) -> dict[SeedKey, int]:
+        """Return the steps of seeds that were begun, have not ended and do not go on, as there is enough.
+
+        rows: the ledger's.
+        """
+        states = self.study_run.states
+        rounds = {seed for seeds in self.study.rounds for seed in seeds}
+        steps = {}
+        for row in rows:
+            has_ended = row.is_final or row.reason == ENOUGH
+            if has_ended or row.confirmation or row.seed not in rounds:
+                continue
+            if row.configuration in states and self.study_run.has_enough(states[row.configuration].configuration):
+                steps[row.key] = row.steps
+        return steps
 
     # ---- what is left
 

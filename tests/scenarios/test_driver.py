@@ -13,7 +13,7 @@ from search.run.packing import Capacity
 from search.stats.record import ENOUGH
 from search.store.home import Home
 from tests import in_process
-from tests.commands import fails_with_one
+from tests.commands import call, fails_with_one
 from tests.reference import check_whole, environment, expected, recorded, rows_of
 from tests.scenarios.studies import GRID, MIXED, SHORT, SPECS, SWEEP, UNTIL, run, run_whole
 from tests.services import postgres
@@ -128,6 +128,18 @@ def test_what_was_cut_is_trained_when_more_is_asked_for(here):
     after = rows_of(here / "home", "until")
     assert [r["init_seed"] for r in after] == list(range(1, 13)) and all(row.is_final for row in after)
     assert recorded(here / "home", "until") == expected(SWEEP)
+
+
+@pytest.mark.usefixtures("groks")
+def test_seeds_that_an_earlier_run_left_are_cut_off_where_there_is_enough(unlucky, here):
+    """It had no `until`, and could not go on with some of them."""
+    run(SWEEP | {"name": "until", "faults": {"max_failures": 0}}, here, code=1)
+    left = [r["init_seed"] for r in rows_of(here / "home", "until") if not r.is_final]
+    said = run(UNTIL, here)
+    assert left and 7 not in left and "have not ended" not in said.stdout
+    open_ = {r["init_seed"]: r["reason"] for r in rows_of(here / "home", "until") if not r.is_final}
+    assert open_ == dict.fromkeys(left, ENOUGH)
+    assert "interrupted" not in call("status", "until", "--home", "home").stdout
 
 
 # ---- files that are edited
