@@ -10,8 +10,17 @@ from typing import NamedTuple
 
 from model import Spec
 from model.tied import ties_of
+from search.errors import UserError
 from search.run.forecast import Forecast, forecast
-from search.run.packing import BankShapes, Capacity, check_resources, local_resources, placement_of
+from search.run.packing import (
+    BankShapes,
+    Capacity,
+    check_resources,
+    cluster_address,
+    local_resources,
+    placement_of,
+    share_of,
+)
 from search.run.snapshot import duration
 from search.run.spared import BLOCK
 from search.run.speeds import BATCH, core_rate, fewest_for_gpu, has_cpp, measured_on_cores
@@ -78,7 +87,15 @@ def estimate(study: Study, home: Home, rows: Sequence[SeedRecord] = (), records:
     here = local_resources()
     cores = here["CPU"]
     sharing = accelerator().sharing()
-    share, fits = placement_of(study, here, side_by_side=bool(sharing))
+    try:
+        share, fits = placement_of(study, here, side_by_side=bool(sharing))
+    except UserError as no_room:
+        if not cluster_address():
+            raise
+        # Its nodes may have room. They are not asked, as a plan starts nothing.
+        share = share_of(study.resources)
+        fits = Capacity(1, share["GPU"])
+        remark = f"planned for one bank, on a node of {cluster_address()}: here there is no room ({no_room})"
     rates = _expected_rates(study, listed, rows, fits, bool(sharing))
     if kind.round_size:
         training = _rounds(study, len(rows), rates.other, fits)

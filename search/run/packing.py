@@ -145,6 +145,12 @@ def local_resources() -> Amounts:
     return {"CPU": usable_cores(), "GPU": accelerator().count()}
 
 
+def cluster_address() -> str | None:
+    """Return the address of the cluster to use, or None for a Ray of this run's own."""
+    address = os.environ.get("RAY_ADDRESS")
+    return address if address != "local" else None
+
+
 def check_resources(resources: Resources) -> str | None:
     """Raise UserError at once if this machine cannot place a worker; a cluster is asked later.
 
@@ -153,8 +159,11 @@ def check_resources(resources: Resources) -> str | None:
     share = None if resources.gpu == "auto" else resources.gpu
     if share and accelerator() is MISSING:
         raise UserError(f"resources.gpu needs {NEEDED}")
-    if os.environ.get("RAY_ADDRESS"):
+    if cluster_address():
         return None
+    if resources.accelerator_type:
+        nowhere = "chooses among the nodes of a cluster (RAY_ADDRESS), and there is none"
+        raise UserError(f"resources.accelerator_type {nowhere}")
     placement(resources, local_resources())
     if not resources.compiled:
         return None

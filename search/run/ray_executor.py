@@ -26,6 +26,7 @@ from typing import Any, Self
 import ray
 from ray import tune
 from ray.autoscaler.sdk import request_resources
+from ray.exceptions import RayTaskError
 from ray.tune.experiment import Trial as TuneTrial
 from ray.tune.search import Searcher
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -35,7 +36,15 @@ from search.errors import Failure, UserError
 from search.run.desk import Desk, Ticket
 from search.run.executor import DIED, Event, ExecutorDied, Finished, Restarted
 from search.run.messages import Reply, Report
-from search.run.packing import Amounts, Capacity, local_resources, placement_of, share_of
+from search.run.packing import (
+    Amounts,
+    Capacity,
+    cluster_address,
+    local_resources,
+    placement,
+    placement_of,
+    share_of,
+)
 from search.run.prometheus import Metrics, Values
 from search.run.ray_private import (
     OUT_OF_MEMORY,
@@ -197,8 +206,13 @@ class RayExecutor:
     def _refresh(self) -> None:
         """Look at the nodes: how many workers have room now?"""
         found = nodes()
+        resources = self.study.resources
         try:
-            share, self._capacity = placement_of(self.study, *found, side_by_side=self.side_by_side)
+            if self.share:  # which workers have from then on, whatever would be fastest on nodes that came since
+                decided = resources.model_copy(update={"gpu": self.share["GPU"]})
+                share, self._capacity = placement(decided, *found)
+            else:
+                share, self._capacity = placement_of(self.study, *found, side_by_side=self.side_by_side)
         except UserError as no_room:
             if not cluster_address():
                 if self.share or not found:  # there was room once: this machine does not shrink
@@ -206,7 +220,7 @@ class RayExecutor:
                 raise
             self._capacity = Capacity(0, self._capacity.gpu)
             self.say(f"waiting for a node that has room ({no_room})")
-            self._request(self.share or share_of(self.study.resources), 1)
+            self._request(self.share or share_of(resources), 1)
             return
 
         if not self.share and accelerator() is MISSING and any(node.get("GPU") for node in found):
@@ -407,6 +421,7 @@ class StallWatchdog(tune.Callback):
 
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: TuneTrial, **info: Any) -> None:
         worker = trial.config["worker"]
+        self.running[worker] = trial  # which may have ended before it started
         self.hear(worker)  # until it starts again
         preempted = bool(getattr(error_of(trial), "preempted", False))
         self.events.put(Restarted(worker, self.reason(worker), preempted))
@@ -416,8 +431,10 @@ class StallWatchdog(tune.Callback):
         if worker in self.stalled:
             return f"stalled: nothing was heard of it for {self.stall_s} s"
         trial = self.running.get(worker)
-        error = str(error_of(trial)) if trial else ""
-        return "out of memory: Ray ended its process" if OUT_OF_MEMORY in error else DIED
+        error = error_of(trial) if trial else None
+        if isinstance(error, RayTaskError):  # raised before it could work, by what its node lacks
+            return first_line(error.cause)
+        return "out of memory: Ray ended its process" if OUT_OF_MEMORY in str(error) else DIED
 
     def _kill(self, worker: str) -> None:
         """Kill a process: Tune starts its worker again or gives it up, as after any death."""
@@ -429,12 +446,6 @@ class StallWatchdog(tune.Callback):
 
     def __getstate__(self) -> dict[str, Any]:
         return {}
-
-
-def cluster_address() -> str | None:
-    """Return the address of the cluster to use, or None for a Ray of this run's own."""
-    address = os.environ.get("RAY_ADDRESS")
-    return address if address != "local" else None
 
 
 def start_ray(folder: Path | None, variables: Mapping[str, str]) -> None:

@@ -30,7 +30,7 @@ from search.store import database
 from search.store.progress_file import write_progress
 from tests import PLUGINS, ROOT
 from tests.bad_studies import GOOD
-from tests.commands import call, done, fails, fails_with_one, own_environment
+from tests.commands import call, done, fails, fails_with_one, own_environment, says
 from tests.homes import Recorder, empty_home, records_of, study_of, two_studies
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -193,6 +193,15 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(monkeypatch):
     for text in ("57 parameters", "16, 60,000 steps each", banks, "/somewhere", "64 seeds in all"):
         assert text in result.stdout, text
     assert not list(Path().iterdir())
+
+
+def test_a_plan_for_a_cluster_does_not_ask_this_machine_for_room(monkeypatch):
+    Path("some.yaml").write_text(GOOD + "\nresources: {cpu: 1000, accelerator_type: H200}\n")
+    here = fails_with_one(2, "run", "some.yaml", "--dry-run")
+    assert here.endswith("accelerator_type chooses among the nodes of a cluster (RAY_ADDRESS), and there is none")
+    monkeypatch.setenv("RAY_ADDRESS", "head:6379")
+    *_, last = done("run", "some.yaml", "--dry-run").splitlines()
+    assert says("planned for one bank, on a node of head:6379: here there is no room (resources.cpu: *", last)
 
 
 OF_A_STUDY = ["status 57p", "stop 57p", "delete 57p", "best 57p", "table 57p", "report 57p -o x.html",

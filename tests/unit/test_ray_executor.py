@@ -14,12 +14,12 @@ import pytest
 import ray
 from ray._private import auto_init_hook
 from ray.air.execution._internal import RayActorManager
-from ray.exceptions import ActorDiedError, OutOfMemoryError, RayActorError
+from ray.exceptions import ActorDiedError, OutOfMemoryError, RayActorError, RayTaskError
 from ray.train._internal.storage import StorageContext
 from ray.tune.experiment import Trial as TuneTrial
 
 from search.errors import UserError
-from search.run import ray_executor, ray_private
+from search.run import packing, ray_executor, ray_private
 from search.run.desk import Desk
 from search.run.executor import DIED, ExecutorDied, Finished, Restarted
 from search.run.messages import Reply, Report
@@ -131,6 +131,14 @@ def test_a_worker_that_took_too_much_memory_is_said_to_have(failing):
     watchdog = StallWatchdog(9, Events())
     watchdog.on_trial_start(0, [], failing)
     assert watchdog.reason("first") == "out of memory: Ray ended its process"
+
+
+def test_a_worker_that_could_not_begin_says_what_its_node_lacks(failing):
+    lacks = ModuleNotFoundError("No module named 'torch'")
+    failing.handle_error(RayTaskError("train", "Traceback ...", lacks, "ray::train", 1, "127.0.0.1"))
+    watchdog = StallWatchdog(9, Events())
+    watchdog.on_trial_recover(0, [], failing)  # it never started
+    assert watchdog.events == [Restarted("first", "ModuleNotFoundError: No module named 'torch'", False)]
 
 
 # ---- the desk
@@ -282,6 +290,30 @@ def test_capacity_follows_the_nodes_of_a_cluster(cluster, clock, tmp_path):
         assert cluster.lines.pop() == "waiting for a node that has room (there is no node)"
     assert capacity([2.0]) == Capacity(2, is_shared=True) and executor.share == {"CPU": 1, "GPU": 0.0}
     assert [capacity(nodes).concurrent for nodes in ([2.0, 1.0], [], [1.0])] == [3, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("first", "share", "later", "room"),
+    [
+        ({"CPU": 16.0, "GPU": 1.0}, 1.0, [{"CPU": 64.0}], 0),
+        ({"CPU": 16.0, "GPU": 1.0}, 1.0, [{"CPU": 64.0}, {"CPU": 4.0, "GPU": 2.0}], 2),
+        ({"CPU": 16.0}, 0.0, [{"CPU": 16.0}, {"CPU": 4.0, "GPU": 1.0}], 20),
+    ],
+)
+def test_whether_workers_have_gpus_is_decided_once(first, share, later, room, cluster, clock, tmp_path, monkeypatch):
+    """Nodes that come later have room for workers as they are, or for none."""
+
+    def fastest(programs, cpu, nodes, by):
+        return float(any(n.get("GPU") for n in nodes) and sum(n["CPU"] for n in nodes) < 32)
+
+    monkeypatch.setattr(packing, "fastest_share", fastest)
+    executor = RayExecutor(study_of(resources={"gpu": "auto"}), tmp_path, cluster.lines.append)
+    for cluster.nodes, fits in (([first], None), (later, room)):
+        clock.s += 10
+        capacity = executor.capacity()
+        assert executor.share["GPU"] == share == capacity.gpu
+        assert fits is None or capacity.concurrent == fits
+    assert bool(room) != any("waiting for a node that has room" in line for line in cluster.lines)
 
 
 def test_gpus_of_a_cluster_that_no_package_knows_are_not_used(cluster, clock, tmp_path, caplog, monkeypatch):
