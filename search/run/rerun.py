@@ -33,7 +33,7 @@ MADE_BY = {"finished_from": "finish", "compressed_from": "compress", "folded_fro
 """Key of a provenance -> the command that made the checkpoint."""
 THREADS_PER_CORE = 16
 """More would take the machine and show nothing."""
-ENGINES = {"native", "cuda", "cuda, then native"}
+ENGINES = ("native", "cuda", "cuda, then native")
 """Engines whose bits are the same, by their names in records."""
 NOT_OF_THE_ENGINE = {"cpu", "device", "driver", "nvrtc", "engine", "threads", "slots"}
 """Facts of an environment on which θ's bits depend by torch's programs, and do not by the engine."""
@@ -145,7 +145,7 @@ def _start(loaded: Checkpoint) -> InitialTheta | None:
         theta = began["theta"]
         thetas = {ANY: theta} if theta else {}
         return InitialTheta.of({"spec": began["spec"], "thetas": thetas, "lineage": []})
-    except (TypeError, ValueError, LookupError) as error:
+    except (TypeError, ValueError, LookupError, OverflowError) as error:
         raise ValueError(f"its provenance has no start: {error}") from None
 
 
@@ -186,7 +186,7 @@ def _recorded(loaded: Checkpoint) -> dict[str, Any]:
 def _denormals_as(recorded: dict[str, Any]) -> Iterator[None]:
     """Let the engine treat denormal numbers as when it trained a checkpoint."""
     before = os.environ.get(DENORMALS)
-    os.environ[DENORMALS] = str(recorded.get("denormals"))
+    os.environ[DENORMALS] = "kept" if recorded["denormals"] == "kept" else "0"
     try:
         yield
     finally:
@@ -250,7 +250,8 @@ def _compare(loaded: Checkpoint, request: Request, bank: Bank | RoadBank) -> Rer
     by_curvature = is_finished and not recorded["finish"] == here["finish"] == "engine"
 
     ignored: set[str] = set() if is_finished else {"finish"}
-    if {recorded.get("engine"), here["engine"]} <= ENGINES and not by_curvature:
+    by_engine = recorded.get("engine") in ENGINES and here["engine"] in ENGINES
+    if by_engine and not by_curvature:
         ignored |= NOT_OF_THE_ENGINE
     matters = [fact for fact in here if fact in recorded and fact not in ignored]
     return Rerun(

@@ -106,7 +106,7 @@ def record_verification(ledger: Ledger, checkpoint: Checkpoint, correct: int) ->
     numbers = (checkpoint.seed.get("init_seed"), checkpoint.seed.get("data_seed"))
     records = StudyRecords(ledger, study)
     for row in records.list_seeds(configuration):
-        if (row.init_seed, row.data_seed) == numbers:
+        if row.is_final and (row.init_seed, row.data_seed) == numbers:
             recorded_P = records.seed(row).result.theta_P
             if checkpoint.theta_P.tolist() != recorded_P.tolist():
                 raise UserError(f"its θ is not the one that study {study} has of seed {row.seed}")

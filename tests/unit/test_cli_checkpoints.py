@@ -167,6 +167,19 @@ def test_what_verify_finds_is_kept_with_the_seed_that_it_is_of():
         assert verifications() == [(0, None), (times, json.loads(result.stdout)["correct"])]
 
 
+def test_verify_says_nothing_of_a_seed_that_is_in_training():
+    """As of one that the ledger lacks: the study was deleted, and runs again."""
+    with quickly():
+        recorded("home", (2,))
+    done("pull", "sweep", "--seed", "2", "-o", "two", "--home", "home")
+    records = records_of("home")
+    (row,) = records.list_seeds()
+    again = records.list_configurations()[row.configuration]
+    done("delete", "sweep", "--yes", "--home", "home")
+    records_of("home").claim([(again, row.seed, False)])
+    assert not call("verify", "two", "--home", "home").stderr and verifications() == [(0, None)]
+
+
 def test_what_a_stranger_says_was_frozen_cannot_be_more_than_there_is():
     assert counted_lines(SPEC, {"frozen_on_the_way": [str(n) for n in range(100)]}) == []
     (line,) = counted_lines(SPEC, {"frozen_on_the_way": ["a", "a"]})

@@ -58,14 +58,14 @@ def made(resources, recipe=RECIPE):
     )
 
 
-@pytest.mark.parametrize("names", [None, {}, {"denormals": "0"}])
+@pytest.mark.parametrize("names", [None, {}, {"denormals": "0"}, {"denormals": "\0", "engine": []}])
 def test_denormal_numbers_are_kept_unless_the_checkpoint_says_otherwise(names, trained, monkeypatch):
-    """Those of before 2026-11-26 say nothing of them, or have no environment at all."""
+    """Those of before 2026-11-26 say nothing of them, or have no environment at all; a stranger's may say anything."""
     provenance = {"trained": "from scratch"} | ({} if names is None else {"environment": EAGER_ONE | names})
     checkpoint, seen = replace(trained, provenance=provenance), []
     monkeypatch.setattr(module, "_compare", lambda *given: seen.append(denormals()))
     train_again(checkpoint, read_request(checkpoint))
-    assert seen == [(names or {}).get("denormals", "kept")]
+    assert seen == ["0" if names and "denormals" in names else "kept"]
 
 
 def rerun(checkpoint, *words):
@@ -121,6 +121,11 @@ def test_bits_are_compared_and_not_values(trained, monkeypatch):
     assert not again.same and again.numbers_different == 57 and again.largest_difference == 0
 
 
+def test_an_environment_that_a_stranger_made_up_is_compared_as_it_is(trained):
+    provenance = trained.provenance | {"environment": trained.provenance["environment"] | {"engine": []}}
+    assert "  θ is bitwise the same" in rerun(replace(trained, provenance=provenance)).stdout
+
+
 def test_what_the_engine_trained_compares_across_machines(by_engine):
     elsewhere = {"cpu": "NEON", "device": "aarch64", "threads": 100_000, "slots": 1_000}
     provenance = by_engine.provenance | {"environment": by_engine.provenance["environment"] | elsewhere}
@@ -143,6 +148,10 @@ REFUSED = {
     "stages": (
         {"provenance": {"trained": "from scratch", "stages": [{"spec": {"family": "split_subspace"}}]}},
         "its provenance has a stage that cannot be trained: 'recipe'",
+    ),
+    "start": (
+        {"provenance": {"trained": "from a parent", "start": {"spec": {"family": "rope"}, "theta": [10**400]}}},
+        "its provenance has no start: ",
     ),
     "slots": (
         {"provenance": {"trained": "from scratch", "environment": {"slots": "x"}}},
