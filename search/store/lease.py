@@ -99,11 +99,15 @@ class StudyLease:
         After any gap in this process's own clocks the database is asked: a driver may have been paused, or its
         machine asleep, for longer than its lease.
         """
-        if self.ended.is_set():  # a thread may be left that waits for a server
-            raise Superseded(f"study {self.study}: this driver has given it back, and writes nothing more")
+        self._check_held()
         is_stale = Clocks.now().since(self.renewed) > FRESH_S
         if self.is_entered and (self.is_lost or is_stale):
             self._confirm()
+
+    def _check_held(self) -> None:
+        """Raise Superseded if this driver has given the study back."""
+        if self.ended.is_set():  # a thread may be left that waits for a server
+            raise Superseded(f"study {self.study}: this driver has given it back, and writes nothing more")
 
     @retry_while_unavailable
     def _confirm(self) -> None:
@@ -113,6 +117,7 @@ class StudyLease:
 
     def fence(self, db: sa.Connection) -> None:
         """Renew the lease as a part of a transaction, which is written only if the driver has it. Raises Superseded."""
+        self._check_held()
         if not self.is_entered:
             return
         renewal = sa.update(STUDIES).where(self.is_owned)

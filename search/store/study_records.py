@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 DIED = "its driver died"
 AT_ONCE = 500
-"""Seeds whose θ and curves are read together."""
+"""Seeds that are read together."""
 FREE = {"owner": None, "lease_until": None}
 """Columns of a seed that no driver has."""
 DONE = {"reason": None, **FREE}
@@ -221,7 +221,7 @@ class StudyRecords:
         digests = {row["configuration"]: row["digest"] for row in started}
 
         with self.database.undamaged("a configuration"), reraise_as(f"study {self.study}", Untrusted):
-            starts = self._select(STARTS, digest=digests.values()) if digests else []
+            starts = self._select(STARTS, digest=set(digests.values())) if digests else []
             start_of = {row["digest"]: InitialTheta.of(row["start"]) for row in starts}
 
             configurations = {}
@@ -342,9 +342,13 @@ class StudyRecords:
 
     def _rows_of(self, db: sa.Connection, table: sa.Table, keys: Collection[SeedKey]) -> dict[SeedKey, Values]:
         """Read a table's rows of seeds, by their keys."""
-        query = sa.select(table).where(self._covers(table, keys))
-        rows = map(dict, db.execute(query).mappings())
-        return among(keys, {_key_of(row): row for row in rows})
+        rest = iter(keys)
+        rows: dict[SeedKey, Values] = {}
+        while some := list(islice(rest, AT_ONCE)):  # a query has so many values at most
+            query = sa.select(table).where(self._covers(table, some))
+            for row in db.execute(query).mappings():
+                rows[_key_of(row)] = dict(row)
+        return among(keys, rows)
 
     def _covers(self, table: sa.Table, keys: Iterable[SeedKey]) -> sa.ColumnElement[bool]:
         """SQL that is true of the rows that a table has of seeds, and of some other rows.

@@ -18,6 +18,7 @@ from search.errors import AlreadyExists, Failure
 from search.stats.record import ENOUGH
 from search.store import database as database_module
 from search.store import lease as lease_module
+from search.store import study_records
 from search.store.database import RESULTS, ROWS, STUDIES, Database, DatabaseUnavailable
 from search.store.ended_seed import EndedSeed, TrainedBy
 from search.store.lease import FRESH_S, LEASE_S, Clocks, Superseded
@@ -188,6 +189,17 @@ def test_a_seed_has_one_row_in_each_study(records, another):
     key = {name: records.list_seeds()[0][name] for name in KEY_COLUMNS}
     with pytest.raises(sa.exc.IntegrityError), records.database.begin() as db:
         db.execute(sa.insert(ROWS).values(**key, outcome="running"))
+
+
+def test_more_seeds_than_are_read_at_once_are_claimed_and_go_on_together(records, monkeypatch):
+    monkeypatch.setattr(study_records, "AT_ONCE", 2)
+    seeds = [Seed.of(n) for n in range(5)]
+    assert claimed(records, *seeds) == {}
+    records.censor_running("interrupted", {})
+    claimed(records, *seeds)
+    assert columns(records, "outcome") == dict.fromkeys(range(5), ("running",))
+    record(records, *map(result_of, seeds))
+    assert columns(records, "outcome") == dict.fromkeys(range(5), (Outcome.FAILED,))
 
 
 @pytest.mark.parametrize("how", ["dead", "late", "censored"])

@@ -39,6 +39,14 @@ def test_a_job_that_goes_on_when_the_study_was_given_back_changes_nothing_more(c
     assert client.get_experiment("0").tags["told"] == "before"
 
 
+def test_a_job_that_goes_on_when_the_study_was_given_back_writes_no_row(home):
+    records = records_of(home)
+    with records.lease:
+        records.update_run("57p", "0", "before")
+    with pytest.raises(Superseded, match="this driver has given it back"):
+        records.update_run("57p", "0", "after")
+
+
 @pytest.mark.parametrize("last", ["superseded", "holder"])
 @pytest.mark.parametrize("kind", ["configuration", "study"])
 def test_of_two_drivers_that_create_a_run_at_once_the_one_that_has_the_study_keeps_its_own(
