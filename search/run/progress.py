@@ -221,9 +221,9 @@ class Display:
         """Say what is going to be trained."""
         self.console.print(f"[bold]{study.name}[/]  {escape(study.about)}")
         if study.kind.goal:
-            self.console.print(f"sought: {study.kind.goal}")
+            self.console.print(Text(f"sought: {study.kind.goal}"))
         for name, text in study.kind.warnings():
-            self.console.print(f"{name}: {text}", soft_wrap=True)
+            self.console.print(Text(f"{name}: {text}"), soft_wrap=True)
 
     def end(self, snapshot: Snapshot) -> None:
         """Leave the end of a run to its summary."""

@@ -1,11 +1,13 @@
 """Snapshots of a run, and how they are shown."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
 
 from search.run.messages import Report, Speed
-from search.run.progress import Progress
+from search.run.progress import Display, Progress
 from search.run.snapshot import Snapshot, describe
 from search.run.workers import COMPILING, TRAINING, Workers
 from tests.planners import end, planner_of, row_of, taken
@@ -98,6 +100,12 @@ def test_a_confirmation_is_told_from_the_search(home):
     assert progress.snapshot().best.endswith(": 4 of 4"), "of the search's seeds alone"
     now = replace(SNAPSHOT, configurations=(3, 3), confirming=1, seeds=(48, 64))
     assert describe(now)[0].startswith("configurations 3 of 3, confirming 1 of them on fresh seeds, runs 48 of 64")
+
+
+def test_what_a_study_says_before_it_trains_is_printed_as_it_is(capsys):
+    kind = SimpleNamespace(goal="most [b]", warnings=lambda: [("too long", "stage [/wide]: 7,000")])
+    Display(Console()).begin(SimpleNamespace(name="staged", about="why [wide]?", kind=kind))
+    assert capsys.readouterr().out == "staged  why [wide]?\nsought: most [b]\ntoo long: stage [/wide]: 7,000\n"
 
 
 def test_a_display_names_the_best_configuration_and_what_is_left():
