@@ -5,7 +5,7 @@ Axes: B problem, T position, V token.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
@@ -83,10 +83,24 @@ def _check_parts(spec: Module, is_trained: bool) -> None:
         raise ValueError("two parameters have one name once dots are underscores")
     if not 0 < spec.params <= MOST_PARAMS:
         raise ValueError(too_many(spec.params))
+    _check_memory(named)
 
     constraints_of(spec)
     for kind in spec.parts.values():
         _check_sizes(spec, kind)
+
+
+def _check_memory(named: Mapping[str, Tensor]) -> None:
+    """Refuse parameters that share memory: θ has numbers for each of them, and a module would hold one's."""
+    names, owners = ["", *named], dict[int, Tensor]()
+    for n, (name, parameter) in enumerate(named.items(), start=1):
+        storage = parameter.untyped_storage()
+        # Number by number, since parts of one tensor may lie side by side; 0 is nobody's. All are float32.
+        owner = owners.setdefault(storage.data_ptr(), torch.zeros(storage.nbytes() // 4, dtype=torch.int32))
+        own = owner.as_strided(parameter.shape, parameter.stride(), parameter.storage_offset())
+        if own.any():
+            raise ValueError(f"parameters {names[int(own.max())]} and {name} share memory: share the parameter itself")
+        own.fill_(n)
 
 
 def _check_sizes(spec: Module, kind: Parts) -> None:

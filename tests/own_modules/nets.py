@@ -116,6 +116,14 @@ class Ramped(Net):
                 parameter.copy_(torch.arange(count).view_as(parameter) / count)
 
 
+class SideBySide(Net):
+    """Two of its parameters are halves of one tensor."""
+
+    def __init__(self):
+        super().__init__()
+        self.table.weight, self.head.weight = map(nn.Parameter, torch.randn(2, 12, 8))
+
+
 class Masked(Net):
     """Without the token that no answer has."""
 
@@ -224,6 +232,18 @@ class Double(Net):
     def __init__(self):
         super().__init__()
         self.double()
+
+
+class Aliased(Net):
+    def __init__(self):
+        super().__init__()
+        self.head.weight.data = self.table.weight.data
+
+
+class Overlapping(Net):
+    def __init__(self):
+        super().__init__()
+        self.head.weight = nn.Parameter(self.table.weight[1:])
 
 
 class Python(Net):

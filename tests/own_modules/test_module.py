@@ -309,6 +309,8 @@ WRONG = {
     "Writing": "it changes the tokens that it is given",
     "Frozen": "parameter up.weight is not trained: make it a buffer",
     "Double": "parameter table.weight must be float32, and is torch.float64",
+    "Aliased": "parameters table.weight and head.weight share memory: share the parameter itself",
+    "Overlapping": "parameters table.weight and head.weight share memory: share the parameter itself",
     "Python": "parameter scale is not drawn by torch's generator: no seed repeats it",
     "Features": "buffer features is drawn at random, and all seeds share it: make it a parameter",
     "Lucky": "buffer luck is drawn at random, and all seeds share it: make it a parameter",
@@ -339,6 +341,10 @@ def test_a_module_that_cannot_be_a_family_is_refused_by_name_in_one_line(name):
 @pytest.mark.parametrize("name", ["Zeros", "Ramped"])
 def test_seeds_may_begin_with_numbers_that_are_not_drawn(name):
     Pair(Recipe(), Seed.of(0)).check(spec_of(name))
+
+
+def test_parameters_may_lie_side_by_side_in_memory():
+    Pair(Recipe(), Seed.of(0)).check(spec_of("SideBySide"))
 
 
 def test_a_net_that_writes_to_its_tokens_leaves_problems_as_they_are():
