@@ -98,6 +98,17 @@ class Kept(Net):
         return super().forward(tokens) + self.ramp * ONES
 
 
+class Lent(Net):
+    """A parameter of it begins as what its file keeps."""
+
+    def __init__(self):
+        super().__init__()
+        self.gain = nn.Parameter(ONES)
+
+    def forward(self, tokens):
+        return super().forward(tokens) * self.gain
+
+
 class Zeros(Net):
     def __init__(self):
         super().__init__()

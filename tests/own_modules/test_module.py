@@ -252,6 +252,12 @@ def test_a_checkpoint_loads_in_torch_alone(tmp_path):
         torch.testing.assert_close(torch.tensor(answers[name]), expected[name])
 
 
+def test_a_checkpoints_state_is_not_written_to_what_a_file_keeps():
+    spec = spec_of("Lent")
+    first_P = spec.initial(3)
+    assert spec.files(first_P + 1) and torch.equal(spec.initial(3), first_P)
+
+
 @pytest.mark.parametrize("name", ["Padded", "Frequent", "Unread", "Plain", "Reseeded"])
 def test_a_checkpoint_is_read_whose_net_is_no_longer_trained(name, tmp_path):
     """Its slopes or draws are refused, and its answers are right."""
