@@ -52,7 +52,7 @@ def check_module(spec: Module, is_trained: bool = False) -> None:
         first, second, other = build(spec, 0), build(again(spec), 0), build(spec, 1)
         _check_draws(first, second, other)
         if is_trained:
-            _check_seeds(spec, first, other)
+            _check_seeds(spec)
         _check_calls(spec, first, [second, other] if is_trained else [second], is_trained)
     except ValueError as error:
         text = str(error)
@@ -132,18 +132,16 @@ def _check_draws(first: nn.Module, second: nn.Module, other: nn.Module) -> None:
             raise ValueError(f"buffer {name} is drawn at random, and all seeds share it: make it a parameter")
 
 
-def _check_seeds(spec: Module, first: nn.Module, other: nn.Module) -> None:
-    """Raise ValueError where two seeds draw the same. Without a draw they may begin alike."""
-    if not all(map(torch.equal, first.parameters(), other.parameters())):
-        return
+def _check_seeds(spec: Module) -> None:
+    """Raise ValueError for code that seeds the generator. Without a draw seeds may begin alike."""
     left = list[Tensor]()
     for seed in (0, 1):
         with seeded(seed):
             class_of(spec)(**given(spec))
             left.append(torch.get_rng_state())
-    # Whatever is drawn, they differ: where not, the code has seeded the generator.
+    # Whatever is drawn, they differ: where not, the code has seeded the generator, be it after its first draws.
     if torch.equal(*left):
-        raise ValueError("all seeds begin with the same numbers: its code must not seed a generator")
+        raise ValueError("all seeds draw the same once its code has seeded the generator: it must not")
 
 
 def _check_calls(spec: Module, module: nn.Module, others: list[nn.Module], is_trained: bool) -> None:

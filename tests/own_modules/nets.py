@@ -299,6 +299,15 @@ class Reseeded(Net):
         super().__init__()
 
 
+class HalfSeeded(Net):
+    """Its seeds begin with embeddings of their own, and with one head."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(42)
+        self.head.reset_parameters()
+
+
 class Branching(Net):
     def forward(self, tokens):
         logits = super().forward(tokens)
