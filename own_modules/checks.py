@@ -156,12 +156,17 @@ def _check_calls(spec: Module, module: nn.Module, others: list[nn.Module], is_tr
     # A copy is given to the module, which may write to it.
     read = tokens_BT.clone()
     before = {name: buffer.clone() for name, buffer in module.named_buffers()}
+    versions = {name: parameter._version for name, parameter in module.named_parameters()}
     logits = _called(lambda: module(read), f"fails on tokens 0 to {task.vocabulary - 1} {list(tokens_BT.shape)}")
     if not torch.equal(read, tokens_BT):
         raise ValueError("it changes the tokens that it is given")
     for name, buffer in module.named_buffers():
         if name not in before or not torch.equal(buffer, before[name]):
             raise ValueError(f"a call changes buffer {name}: seeds would share it")
+    for name, parameter in module.named_parameters():
+        # By what torch counts, not by value: a bound changes no number that lies within it.
+        if parameter._version != versions.get(name):
+            raise ValueError(f"a call changes parameter {name}: only training may")
     _check_shape(spec, logits, rows, length)
     _check_company(module, tokens_BT, logits)
     named = dict(module.named_parameters())

@@ -306,6 +306,7 @@ WRONG = {
     "Dropping": "drop is dropout, whose draws no record could repeat: set p=0",
     "Noisy": "two calls on the same tokens differ: it draws at random, or keeps what it has seen",
     "Counting": "a call changes buffer calls: seeds would share it",
+    "Clamping": "a call changes parameter temperature: only training may",
     "Late": "a call changes buffer seen: seeds would share it",
     "Padded": "table has padding_idx, whose slopes differ where seeds train together: None is off",
     "Frequent": "table has scale_grad_by_freq, whose slopes differ where seeds train together: False is off",
