@@ -362,6 +362,14 @@ class OneMore(Net):
         super().__init__(vocabulary, width, hidden + 1)
 
 
+class Averaging(Net):
+    """What one of its units is worth depends on how many there are."""
+
+    def forward(self, tokens):
+        units = F.relu(self.up(self.table(tokens[:, :2]).flatten(1)))
+        return self.head(self.down(units / units.shape[1]))
+
+
 class Louder(Net):
     """Its argument changes more than which parameters are shared."""
 

@@ -42,7 +42,7 @@ from trainer.engine.build import GivenUp
 from trainer.engine.native import EngineBackend, choice_of, has_kernel
 from trainer.engine.torch_backend import TorchBackend
 from trainer.files import trusted
-from trainer.recipe.stages import road_of
+from trainer.recipe.stages import Keep, road_of
 from trainer.recipe.teacher import Teacher, teacher_of
 from trainer.step import step
 from trainer.step.schedule import hyper_of
@@ -279,6 +279,12 @@ def test_parts_that_are_kept_compute_what_is_left_when_the_others_are_cut():
     smaller, index = keep(spec, "units", [3, 1])
     assert smaller == spec_of(hidden=2) and smaller.answers_as(theta_P[index][None], spec, cut_P[None])
     assert not smaller.answers_as(theta_P[index][None], spec, theta_P[None])
+
+
+def test_parts_without_which_a_module_computes_something_else_are_not_dropped():
+    Keep("units", 2).check(spec_of(hidden=5))
+    with pytest.raises(ValueError, match="with fewer units the net must compute what it does with the others at zero"):
+        Keep("units", 2).check(spec_of("Averaging", hidden=5))
 
 
 def test_a_tied_module_is_inside_the_free_one_and_is_freed_exactly():
