@@ -377,6 +377,20 @@ class Louder(Net):
         return super().forward(tokens) * (2 if self.head.weight is self.table.weight else 1)
 
 
+class Silent(Net):
+    """It begins with logits of zero, in which what its argument changes does not show."""
+
+    constraints = {"twice": False}  # noqa: RUF012
+
+    def __init__(self, twice=False):
+        super().__init__()
+        nn.init.zeros_(self.head.weight)
+        self.factor = 2 if twice else 1
+
+    def forward(self, tokens):
+        return self.factor * super().forward(tokens)
+
+
 class Raising(Net):
     def __init__(self):
         raise RuntimeError("no such device\nand more")

@@ -300,6 +300,7 @@ def test_a_tied_module_is_inside_the_free_one_and_is_freed_exactly():
     with pytest.raises(ValueError, match="its θ is not the larger model's with ties"):
         inside(*louder)
     assert not louder[1].folds()
+    assert not spec_of("Silent", twice=True).folds()
 
 
 # What is refused
