@@ -5,7 +5,7 @@ Axes: B problem, T position, V token.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
@@ -52,7 +52,7 @@ def check_module(spec: Module, is_trained: bool = False) -> None:
         first, second, other = build(spec, 0), build(again(spec), 0), build(spec, 1)
         _check_draws(first, second, other)
         if is_trained:
-            _check_seeds(spec, first, other)
+            _check_seeds(spec)
         _check_calls(spec, first, [second, other] if is_trained else [second], is_trained)
     except ValueError as error:
         text = str(error)
@@ -83,10 +83,24 @@ def _check_parts(spec: Module, is_trained: bool) -> None:
         raise ValueError("two parameters have one name once dots are underscores")
     if not 0 < spec.params <= MOST_PARAMS:
         raise ValueError(too_many(spec.params))
+    _check_memory(named)
 
     constraints_of(spec)
     for kind in spec.parts.values():
         _check_sizes(spec, kind)
+
+
+def _check_memory(named: Mapping[str, Tensor]) -> None:
+    """Refuse parameters that share memory: θ has numbers for each of them, and a module would hold one's."""
+    names, owners = ["", *named], dict[int, Tensor]()
+    for n, (name, parameter) in enumerate(named.items(), start=1):
+        storage = parameter.untyped_storage()
+        # Number by number, since parts of one tensor may lie side by side; 0 is nobody's. All are float32.
+        owner = owners.setdefault(storage.data_ptr(), torch.zeros(storage.nbytes() // 4, dtype=torch.int32))
+        own = owner.as_strided(parameter.shape, parameter.stride(), parameter.storage_offset())
+        if own.any():
+            raise ValueError(f"parameters {names[int(own.max())]} and {name} share memory: share the parameter itself")
+        own.fill_(n)
 
 
 def _check_sizes(spec: Module, kind: Parts) -> None:
@@ -118,18 +132,16 @@ def _check_draws(first: nn.Module, second: nn.Module, other: nn.Module) -> None:
             raise ValueError(f"buffer {name} is drawn at random, and all seeds share it: make it a parameter")
 
 
-def _check_seeds(spec: Module, first: nn.Module, other: nn.Module) -> None:
-    """Raise ValueError where two seeds draw the same. Without a draw they may begin alike."""
-    if not all(map(torch.equal, first.parameters(), other.parameters())):
-        return
+def _check_seeds(spec: Module) -> None:
+    """Raise ValueError for code that seeds the generator. Without a draw seeds may begin alike."""
     left = list[Tensor]()
     for seed in (0, 1):
         with seeded(seed):
             class_of(spec)(**given(spec))
             left.append(torch.get_rng_state())
-    # Whatever is drawn, they differ: where not, the code has seeded the generator.
+    # Whatever is drawn, they differ: where not, the code has seeded the generator, be it after its first draws.
     if torch.equal(*left):
-        raise ValueError("all seeds begin with the same numbers: its code must not seed a generator")
+        raise ValueError("all seeds draw the same once its code has seeded the generator: it must not")
 
 
 def _check_calls(spec: Module, module: nn.Module, others: list[nn.Module], is_trained: bool) -> None:
@@ -144,12 +156,17 @@ def _check_calls(spec: Module, module: nn.Module, others: list[nn.Module], is_tr
     # A copy is given to the module, which may write to it.
     read = tokens_BT.clone()
     before = {name: buffer.clone() for name, buffer in module.named_buffers()}
+    versions = {name: parameter._version for name, parameter in module.named_parameters()}
     logits = _called(lambda: module(read), f"fails on tokens 0 to {task.vocabulary - 1} {list(tokens_BT.shape)}")
     if not torch.equal(read, tokens_BT):
         raise ValueError("it changes the tokens that it is given")
     for name, buffer in module.named_buffers():
         if name not in before or not torch.equal(buffer, before[name]):
             raise ValueError(f"a call changes buffer {name}: seeds would share it")
+    for name, parameter in module.named_parameters():
+        # By what torch counts, not by value: a bound changes no number that lies within it.
+        if parameter._version != versions.get(name):
+            raise ValueError(f"a call changes parameter {name}: only training may")
     _check_shape(spec, logits, rows, length)
     _check_company(module, tokens_BT, logits)
     named = dict(module.named_parameters())

@@ -302,9 +302,9 @@ def state_of(spec: Module, theta_P: Tensor) -> bytes:
     # A module of its own: the template is shared by all seeds.
     module = build(spec, 0)
     named = parameters(spec, theta_P[None])
-    with torch.no_grad():
-        for name, parameter in module.named_parameters():
-            parameter.copy_(named[name][0])
+    for name, parameter in module.named_parameters():
+        # Not in place: a parameter may be made of a tensor that the file keeps, with which all builds begin.
+        parameter.data = named[name][0].to(parameter, copy=True)
     file = BytesIO()
     torch.save(module.state_dict(), file)
     return file.getvalue()

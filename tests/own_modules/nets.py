@@ -98,6 +98,17 @@ class Kept(Net):
         return super().forward(tokens) + self.ramp * ONES
 
 
+class Lent(Net):
+    """A parameter of it begins as what its file keeps."""
+
+    def __init__(self):
+        super().__init__()
+        self.gain = nn.Parameter(ONES)
+
+    def forward(self, tokens):
+        return super().forward(tokens) * self.gain
+
+
 class Zeros(Net):
     def __init__(self):
         super().__init__()
@@ -114,6 +125,14 @@ class Ramped(Net):
             for parameter in self.parameters():
                 count = parameter.numel()
                 parameter.copy_(torch.arange(count).view_as(parameter) / count)
+
+
+class SideBySide(Net):
+    """Two of its parameters are halves of one tensor."""
+
+    def __init__(self):
+        super().__init__()
+        self.table.weight, self.head.weight = map(nn.Parameter, torch.randn(2, 12, 8))
 
 
 class Masked(Net):
@@ -171,6 +190,19 @@ class Counting(Net):
         return super().forward(tokens)
 
 
+class Clamping(Net):
+    """Its bound holds already, at first."""
+
+    def __init__(self):
+        super().__init__()
+        self.temperature = nn.Parameter(torch.ones(1))
+
+    def forward(self, tokens):
+        with torch.no_grad():
+            self.temperature.clamp_(0.05, 5)
+        return super().forward(tokens) / self.temperature
+
+
 class Late(Net):
     def forward(self, tokens):
         if not hasattr(self, "seen"):
@@ -226,6 +258,18 @@ class Double(Net):
         self.double()
 
 
+class Aliased(Net):
+    def __init__(self):
+        super().__init__()
+        self.head.weight.data = self.table.weight.data
+
+
+class Overlapping(Net):
+    def __init__(self):
+        super().__init__()
+        self.head.weight = nn.Parameter(self.table.weight[1:])
+
+
 class Python(Net):
     def __init__(self):
         super().__init__()
@@ -266,6 +310,15 @@ class Reseeded(Net):
     def __init__(self):
         torch.manual_seed(42)
         super().__init__()
+
+
+class HalfSeeded(Net):
+    """Its seeds begin with embeddings of their own, and with one head."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(42)
+        self.head.reset_parameters()
 
 
 class Branching(Net):
@@ -309,11 +362,33 @@ class OneMore(Net):
         super().__init__(vocabulary, width, hidden + 1)
 
 
+class Averaging(Net):
+    """What one of its units is worth depends on how many there are."""
+
+    def forward(self, tokens):
+        units = F.relu(self.up(self.table(tokens[:, :2]).flatten(1)))
+        return self.head(self.down(units / units.shape[1]))
+
+
 class Louder(Net):
     """Its argument changes more than which parameters are shared."""
 
     def forward(self, tokens):
         return super().forward(tokens) * (2 if self.head.weight is self.table.weight else 1)
+
+
+class Silent(Net):
+    """It begins with logits of zero, in which what its argument changes does not show."""
+
+    constraints = {"twice": False}  # noqa: RUF012
+
+    def __init__(self, twice=False):
+        super().__init__()
+        nn.init.zeros_(self.head.weight)
+        self.factor = 2 if twice else 1
+
+    def forward(self, tokens):
+        return self.factor * super().forward(tokens)
 
 
 class Raising(Net):

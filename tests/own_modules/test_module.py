@@ -42,7 +42,7 @@ from trainer.engine.build import GivenUp
 from trainer.engine.native import EngineBackend, choice_of, has_kernel
 from trainer.engine.torch_backend import TorchBackend
 from trainer.files import trusted
-from trainer.recipe.stages import road_of
+from trainer.recipe.stages import Keep, road_of
 from trainer.recipe.teacher import Teacher, teacher_of
 from trainer.step import step
 from trainer.step.schedule import hyper_of
@@ -252,6 +252,12 @@ def test_a_checkpoint_loads_in_torch_alone(tmp_path):
         torch.testing.assert_close(torch.tensor(answers[name]), expected[name])
 
 
+def test_a_checkpoints_state_is_not_written_to_what_a_file_keeps():
+    spec = spec_of("Lent")
+    first_P = spec.initial(3)
+    assert spec.files(first_P + 1) and torch.equal(spec.initial(3), first_P)
+
+
 @pytest.mark.parametrize("name", ["Padded", "Frequent", "Unread", "Plain", "Reseeded"])
 def test_a_checkpoint_is_read_whose_net_is_no_longer_trained(name, tmp_path):
     """Its slopes or draws are refused, and its answers are right."""
@@ -275,6 +281,12 @@ def test_parts_that_are_kept_compute_what_is_left_when_the_others_are_cut():
     assert not smaller.answers_as(theta_P[index][None], spec, theta_P[None])
 
 
+def test_parts_without_which_a_module_computes_something_else_are_not_dropped():
+    Keep("units", 2).check(spec_of(hidden=5))
+    with pytest.raises(ValueError, match="with fewer units the net must compute what it does with the others at zero"):
+        Keep("units", 2).check(spec_of("Averaging", hidden=5))
+
+
 def test_a_tied_module_is_inside_the_free_one_and_is_freed_exactly():
     free, tied = spec_of(), spec_of(tied=True)
     ties, order = inside(free, tied)
@@ -288,6 +300,7 @@ def test_a_tied_module_is_inside_the_free_one_and_is_freed_exactly():
     with pytest.raises(ValueError, match="its θ is not the larger model's with ties"):
         inside(*louder)
     assert not louder[1].folds()
+    assert not spec_of("Silent", twice=True).folds()
 
 
 # What is refused
@@ -300,6 +313,7 @@ WRONG = {
     "Dropping": "drop is dropout, whose draws no record could repeat: set p=0",
     "Noisy": "two calls on the same tokens differ: it draws at random, or keeps what it has seen",
     "Counting": "a call changes buffer calls: seeds would share it",
+    "Clamping": "a call changes parameter temperature: only training may",
     "Late": "a call changes buffer seen: seeds would share it",
     "Padded": "table has padding_idx, whose slopes differ where seeds train together: None is off",
     "Frequent": "table has scale_grad_by_freq, whose slopes differ where seeds train together: False is off",
@@ -309,12 +323,15 @@ WRONG = {
     "Writing": "it changes the tokens that it is given",
     "Frozen": "parameter up.weight is not trained: make it a buffer",
     "Double": "parameter table.weight must be float32, and is torch.float64",
+    "Aliased": "parameters table.weight and head.weight share memory: share the parameter itself",
+    "Overlapping": "parameters table.weight and head.weight share memory: share the parameter itself",
     "Python": "parameter scale is not drawn by torch's generator: no seed repeats it",
     "Features": "buffer features is drawn at random, and all seeds share it: make it a parameter",
     "Lucky": "buffer luck is drawn at random, and all seeds share it: make it a parameter",
     "Read": "it answers by numbers drawn outside parameters and buffers, which no record has",
     "Plain": "it answers by numbers drawn outside parameters and buffers, which no record has",
-    "Reseeded": "all seeds begin with the same numbers: its code must not seed a generator",
+    "Reseeded": "all seeds draw the same once its code has seeded the generator: it must not",
+    "HalfSeeded": "all seeds draw the same once its code has seeded the generator: it must not",
     "Branching": "it cannot be trained many seeds at once: RuntimeError: vmap: It looks like you're attempting to use",
     "Bidirectional": "it reads the answer that it is asked for: a position must see earlier tokens alone",
     "Required": "args.size is missing: Required has no default for it",
@@ -339,6 +356,10 @@ def test_a_module_that_cannot_be_a_family_is_refused_by_name_in_one_line(name):
 @pytest.mark.parametrize("name", ["Zeros", "Ramped"])
 def test_seeds_may_begin_with_numbers_that_are_not_drawn(name):
     Pair(Recipe(), Seed.of(0)).check(spec_of(name))
+
+
+def test_parameters_may_lie_side_by_side_in_memory():
+    Pair(Recipe(), Seed.of(0)).check(spec_of("SideBySide"))
 
 
 def test_a_net_that_writes_to_its_tokens_leaves_problems_as_they_are():

@@ -202,6 +202,18 @@ class Keep(Whole):
             )
         return keep(spec, self.kind, range(self.count))[0]
 
+    def check(self, spec: Spec) -> None:
+        import torch
+
+        parts = range(self.count)
+        smaller, index = keep(spec, self.kind, parts)
+        is_kept_P = torch.tensor(only(spec, self.kind, parts)) != 0
+        # Of several seeds, since a unit of one may be off; and a little more, since what begins at zero hides parts.
+        drawn_SP = torch.stack([spec.initial(seed) for seed in range(4)])
+        theta_SP = drawn_SP + torch.linspace(0, 0.1, spec.params)
+        if not smaller.answers_as(theta_SP[:, index], spec, theta_SP * is_kept_P):
+            raise ValueError(f"with fewer {self.kind} the net must compute what it does with the others at zero")
+
     def tries(self, spec: Spec, theta_P: Tensor, losses: Losses, most: int) -> list[Try]:
         import torch
 
@@ -371,7 +383,7 @@ def _narrowing(row: Values) -> Whole:
 
 
 def check_stages(recipe: Recipe) -> None:
-    """Raise ValueError if some stage's target is not its net with ties. Needs torch where there are such stages."""
+    """Raise ValueError if some stage cannot narrow its net as it says. Needs torch where one narrows."""
     for stage in road_of(recipe):
         try:
             stage.narrows.check(stage.spec)
