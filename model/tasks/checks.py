@@ -10,7 +10,7 @@ import torch
 from model.doors import first_line
 from model.tasks.columns import Columns
 from model.tasks.rows import Rows
-from model.tasks.task import Task
+from model.tasks.task import Task, options_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -21,12 +21,15 @@ TRIED, BATCH = 5_000, 512
 
 @lru_cache(64)
 def check_task(task: Task) -> None:
-    """Raise ValueError for a task whose tokens are not as it says, or that trains on what decides.
+    """Raise ValueError for a task whose text is not read back, whose tokens are others, or that trains on what decides.
 
     Of ours this is known. Others are tried on the first problems that verify a net, and on those of a few steps.
     """
     if type(task).__module__.startswith(OURS):
         return
+    for name, value in options_of(task).items():
+        if isinstance(value, str) and any(map(str.isspace, value)):
+            raise ValueError(f"{task.name}: {name} must have no spaces, got {value!r:.80}")
     outputs, vocabulary = task.outputs, task.vocabulary
     if not 0 < outputs <= vocabulary:
         raise ValueError(f"{task.title}: outputs must be from 1 to the vocabulary, {vocabulary}, got {outputs}")

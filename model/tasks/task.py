@@ -159,7 +159,9 @@ class Task(ABC):
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if value != field.default:
-                words.append(f"{field.name}={value}".lower())
+                # true, as YAML has it; a text has capitals of its own.
+                text = str(value).lower() if isinstance(value, bool) else value
+                words.append(f"{field.name}={text}")
         return " ".join(words)
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from model.fields import option
 from model.tasks import Rows, make_task, options_of
 from model.tasks.task import TASKS
 from tests.commands import refusal
@@ -151,6 +152,19 @@ def test_a_strangers_task_that_is_right_is_not():
     many = type(Strange)("Many", (Strange,), {"outputs": 7})()
     with pytest.raises(ValueError, match=r"^strange: outputs must be from 1 to the vocabulary, 6, got 7$"):
         check_problems(many, Recipe())
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Grouped(Strange):
+    group: str = option("S5", "whose elements are composed")
+
+
+def test_a_text_option_is_read_as_it_is_written(monkeypatch):
+    monkeypatch.setitem(TASKS, "strange", Grouped)
+    task = Grouped(group="A5")
+    assert str(task) == "strange group=A5" and make_task(str(task)) == task
+    with pytest.raises(ValueError, match=r"^strange: group must have no spaces, got 'A 5'$"):
+        check_problems(Grouped(group="A 5"), Recipe())
 
 
 @pytest.mark.parametrize("name", ["sample", "written", "asked"])
