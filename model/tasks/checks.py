@@ -9,7 +9,6 @@ import torch
 
 from model.doors import first_line
 from model.tasks.columns import Columns
-from model.tasks.rows import Rows
 from model.tasks.task import Task, options_of
 
 if TYPE_CHECKING:
@@ -69,12 +68,17 @@ def _check_tokens(task: Task, tokens: list[Tensor], like: Tensor) -> None:
 
 def _leaked(task: Task) -> tuple[int, int]:
     """Return how many selection problems a few steps train on, and how many there are."""
-    # Rows are apart by their split, and columns too many to meet: another package's own methods are tried.
-    methods = type(task).sample, type(task).selection
-    if isinstance(task, Columns) or methods == (Rows.sample, Rows.selection):
+    # Columns are drawn by the recipe: too many to meet, or too few to hold any out.
+    if isinstance(task, Columns):
         return 0, 0
     few = torch.arange(4)
-    drawn = torch.stack(task.sample(few, few, BATCH)).flatten(1).T
-    chosen = torch.stack(task.selection(TRIED)).flatten(1).T
-    decisive = set(map(tuple, chosen.tolist()))
-    return len(decisive.intersection(map(tuple, drawn.tolist()))), len(decisive)
+    drawn = _prompts(task, task.sample(few, few, BATCH))
+    decisive = _prompts(task, task.selection(TRIED))
+    return len(decisive & drawn), len(decisive)
+
+
+def _prompts(task: Task, problems: tuple[Tensor, Tensor]) -> set[tuple[int, ...]]:
+    """Return the prompts of problems that were drawn. By their numbers two rows that ask the same would be apart."""
+    tokens = task.written(*task.asked(*problems))
+    prompts = torch.stack(tokens[: task.prompt]).flatten(1).T
+    return set(map(tuple, prompts.tolist()))

@@ -87,11 +87,11 @@ class Rows(Task):
 
         rows_N = self.trained_rows().to(step_R.device)
         # A batch with room for all rows has each of them once: drawn, some would be missing.
-        if batch >= self.trained:
+        if batch >= len(rows_N):
             drawn_RB = rows_N.expand(len(step_R), -1)
         else:
             (word_RB,) = words(data_seed_R, step_R, batch, 1)
-            place_RB = torch.floor(fraction(word_RB, 11, 53) * self.trained)
+            place_RB = torch.floor(fraction(word_RB, 11, 53) * len(rows_N))
             drawn_RB = rows_N[place_RB.long()]
         return drawn_RB.double(), torch.zeros_like(drawn_RB, dtype=torch.float64)
 

@@ -97,6 +97,15 @@ def test_a_batch_is_a_function_of_seed_and_step_and_covers_the_training_rows():
     assert len(drawn) == task.trained
 
 
+def test_a_step_draws_among_the_rows_that_a_task_chooses_itself():
+    class Few(type(make_task("parity"))):
+        def trained_rows(self):
+            return super().trained_rows()[:5]
+
+    drawn, _ = Few(bits=5).sample(SEEDS, SEEDS, 4)
+    assert set(drawn.flatten().tolist()) <= set(Few(bits=5).trained_rows().tolist())
+
+
 def test_a_task_that_trains_on_what_decides_is_refused():
     class Leaky(type(make_task("parity"))):
         def selection(self, count):
@@ -107,8 +116,13 @@ def test_a_task_that_trains_on_what_decides_is_refused():
         def selection(self, count):
             return super(Leaky, self).selection(count)
 
-    with pytest.raises(ValueError, match=r"^parity bits=5 of=2 trains on 16 of its 16 selection problems$"):
-        check_problems(Leaky(bits=5, of=2), Recipe())
+    class Whole(type(make_task("parity"))):
+        def trained_rows(self):
+            return torch.arange(self.count)
+
+    for kind in (Leaky, Whole):
+        with pytest.raises(ValueError, match=r"^parity bits=5 of=2 trains on 16 of its 16 selection problems$"):
+            check_problems(kind(bits=5, of=2), Recipe())
     check_problems(Apart(bits=5, of=2), Recipe())
 
 
@@ -135,6 +149,7 @@ STRANGE = {
     "no answer": (lambda t: [*t[:3], t[2]], "token 3 of the answer must be below 5, got 5"),
     "floats": (lambda t: [x.float() for x in t], "token 0 must be int64 [25], not torch.float32 [25]"),
     "at random": (lambda t: [*t[:3], torch.randint(0, 5, t[0].shape)], "a problem is not written twice in the same"),
+    "twice": (lambda t: [t[0] * 0, *t[1:]], "strange trains on "),
     "an error": (lambda t: t[9], "strange fails when it is asked: IndexError: list index out of range"),
     "nothing": (lambda t: None, "strange fails when it is asked: TypeError: "),
 }
