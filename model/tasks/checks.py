@@ -9,12 +9,11 @@ import torch
 
 from model.doors import first_line
 from model.tasks.columns import Columns
-from model.tasks.task import Task, options_of
+from model.tasks.task import OURS, Task, options_of
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-OURS = "model.tasks."
 TRIED, BATCH = 5_000, 512
 
 

@@ -17,7 +17,7 @@ from math import factorial
 from typing import TYPE_CHECKING, ClassVar
 
 from model.fields import option
-from model.tasks.task import Pairs, Task
+from model.tasks.task import Pairs, Task, has_own
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -70,8 +70,7 @@ class Rows(Task):
     @property
     def macros(self) -> dict[str, int] | None:
         """Nothing: the engine looks rows up. None for a subclass that draws or writes them in a way of its own."""
-        is_ours = all(getattr(type(self), name) is getattr(Rows, name) for name in BY_ENGINE)
-        return {} if is_ours else None
+        return None if has_own(self, BY_ENGINE) else {}
 
     def pairs(self) -> Pairs:
         return [(number, 0) for number in range(self.count)]
