@@ -33,6 +33,8 @@ LINES = {  # what is added to GOOD
     "until: {grokked: 1}": "until: grokked needs max_seeds: *",
     "stop: {screen: {att: 5000, keep: {}}}": "stop.screen.at: missing\nstop.screen.att: unknown key; did you mean at?",
     "stop: {screen: {at: 5000, keep: {tokn: 0.35}}}": "stop.screen.keep.tokn: unknown probe of 57p; did you mean *",
+    f"toggle: [rank1_out]\n{SCREEN}":
+        "stop.screen.keep.odd: unknown probe of 72 parameters (57p without rank1_out); valid: *",
     "stop: {screen: [{at: 5000, keep: {odd: 0.9}}, {at: 3000, keep: {}}]}":
         "stop: screen.1.at must be later than the rung before, got 3000 after 5000",
     # Resources and sampler

@@ -9,24 +9,25 @@ import torch
 
 from model.doors import first_line
 from model.tasks.columns import Columns
-from model.tasks.rows import Rows
-from model.tasks.task import Task
+from model.tasks.task import OURS, Task, options_of
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-OURS = "model.tasks."
 TRIED, BATCH = 5_000, 512
 
 
 @lru_cache(64)
 def check_task(task: Task) -> None:
-    """Raise ValueError for a task whose tokens are not as it says, or that trains on what decides.
+    """Raise ValueError for a task whose text is not read back, whose tokens are others, or that trains on what decides.
 
     Of ours this is known. Others are tried on the first problems that verify a net, and on those of a few steps.
     """
     if type(task).__module__.startswith(OURS):
         return
+    for name, value in options_of(task).items():
+        if isinstance(value, str) and any(map(str.isspace, value)):
+            raise ValueError(f"{task.name}: {name} must have no spaces, got {value!r:.80}")
     outputs, vocabulary = task.outputs, task.vocabulary
     if not 0 < outputs <= vocabulary:
         raise ValueError(f"{task.title}: outputs must be from 1 to the vocabulary, {vocabulary}, got {outputs}")
@@ -66,12 +67,17 @@ def _check_tokens(task: Task, tokens: list[Tensor], like: Tensor) -> None:
 
 def _leaked(task: Task) -> tuple[int, int]:
     """Return how many selection problems a few steps train on, and how many there are."""
-    # Rows are apart by their split, and columns too many to meet: another package's own methods are tried.
-    methods = type(task).sample, type(task).selection
-    if isinstance(task, Columns) or methods == (Rows.sample, Rows.selection):
+    # Columns are drawn by the recipe: too many to meet, or too few to hold any out.
+    if isinstance(task, Columns):
         return 0, 0
     few = torch.arange(4)
-    drawn = torch.stack(task.sample(few, few, BATCH)).flatten(1).T
-    chosen = torch.stack(task.selection(TRIED)).flatten(1).T
-    decisive = set(map(tuple, chosen.tolist()))
-    return len(decisive.intersection(map(tuple, drawn.tolist()))), len(decisive)
+    drawn = _prompts(task, task.sample(few, few, BATCH))
+    decisive = _prompts(task, task.selection(TRIED))
+    return len(decisive & drawn), len(decisive)
+
+
+def _prompts(task: Task, problems: tuple[Tensor, Tensor]) -> set[tuple[int, ...]]:
+    """Return the prompts of problems that were drawn. By their numbers two rows that ask the same would be apart."""
+    tokens = task.written(*task.asked(*problems))
+    prompts = torch.stack(tokens[: task.prompt]).flatten(1).T
+    return set(map(tuple, prompts.tolist()))

@@ -18,11 +18,13 @@ from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from model.fields import option
-from model.tasks.task import Pairs, Task
+from model.tasks.task import Pairs, Task, has_own
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+BY_ENGINE = ("answer", "asked", "sign", "turned", "written")
+"""What the engine does as it is here."""
 LARGEST = 2**50
 """Of operands: they are float64, in which sums must leave half a unit to spare."""
 UNIFORM = 10_000
@@ -86,6 +88,8 @@ class Columns(Task):
 
     @property
     def macros(self) -> dict[str, int] | None:
+        if has_own(self, BY_ENGINE):
+            return None
         values = {
             "BASE": (self.base, 10),
             "DIGITS": (self.digits, 10),

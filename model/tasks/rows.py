@@ -17,7 +17,7 @@ from math import factorial
 from typing import TYPE_CHECKING, ClassVar
 
 from model.fields import option
-from model.tasks.task import Pairs, Task
+from model.tasks.task import Pairs, Task, has_own
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -70,8 +70,7 @@ class Rows(Task):
     @property
     def macros(self) -> dict[str, int] | None:
         """Nothing: the engine looks rows up. None for a subclass that draws or writes them in a way of its own."""
-        is_ours = all(getattr(type(self), name) is getattr(Rows, name) for name in BY_ENGINE)
-        return {} if is_ours else None
+        return None if has_own(self, BY_ENGINE) else {}
 
     def pairs(self) -> Pairs:
         return [(number, 0) for number in range(self.count)]
@@ -87,11 +86,11 @@ class Rows(Task):
 
         rows_N = self.trained_rows().to(step_R.device)
         # A batch with room for all rows has each of them once: drawn, some would be missing.
-        if batch >= self.trained:
+        if batch >= len(rows_N):
             drawn_RB = rows_N.expand(len(step_R), -1)
         else:
             (word_RB,) = words(data_seed_R, step_R, batch, 1)
-            place_RB = torch.floor(fraction(word_RB, 11, 53) * self.trained)
+            place_RB = torch.floor(fraction(word_RB, 11, 53) * len(rows_N))
             drawn_RB = rows_N[place_RB.long()]
         return drawn_RB.double(), torch.zeros_like(drawn_RB, dtype=torch.float64)
 

@@ -17,15 +17,14 @@ from model.tasks.columns import Columns
 if TYPE_CHECKING:
     from torch import Tensor
 
-KINDS = ("sum", "copy", "reverse", "prefix")
-"""Answers that the engine knows: macro ANSWER of trainer/engine/cpp/problems.h."""
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sequences(Columns):
     """Digits, =, and as many digits."""
 
     carries: ClassVar[bool] = False
+    code: ClassVar[int]
+    """The answer as the engine calls it: `Answer` in trainer/engine/cpp/problems.h, where 0 is a sum."""
 
     @property
     def numbers(self) -> int:
@@ -42,7 +41,7 @@ class Sequences(Columns):
 
     @property
     def kinds(self) -> dict[str, tuple[int, int]]:
-        return {"ANSWER": (KINDS.index(self.name), 0)}
+        return {"ANSWER": (self.code, 0)}
 
     def answer(self, *numbers: Sequence[Any]) -> list[Any]:
         (number,) = numbers
@@ -75,6 +74,7 @@ class Copy(Sequences):
     """The digits again."""
 
     name: ClassVar[str] = "copy"
+    code: ClassVar[int] = 1
 
     def turned(self, number: Sequence[Any]) -> list[Any]:
         return [*number]
@@ -85,6 +85,7 @@ class Reverse(Sequences):
     """The digits from the last to the first."""
 
     name: ClassVar[str] = "reverse"
+    code: ClassVar[int] = 2
 
     def turned(self, number: Sequence[Any]) -> list[Any]:
         return [*number[::-1]]
@@ -95,6 +96,7 @@ class Prefix(Sequences):
     """The sum of the digits so far, modulo the base: in base two, prefix parity."""
 
     name: ClassVar[str] = "prefix"
+    code: ClassVar[int] = 3
 
     base: int = option(2, "base of the digits, and modulus of their sums", unit="digits", ge=2, le=16)
 

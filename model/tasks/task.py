@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from model import doors
@@ -25,6 +25,8 @@ Pairs = list[tuple[int, int]]
 """Problems, as integers."""
 TASKS: dict[str, type[Task]] = {}
 """Tasks by name."""
+OURS = "model.tasks."
+"""What the modules of our tasks begin with."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -50,10 +52,7 @@ class Task(ABC):
 
     @property
     def macros(self) -> dict[str, int] | None:
-        """Return what the engine's C++ is compiled for: nothing for addition; None for a task that it does not know.
-
-        A subclass of a task with an `answer` of its own must return None.
-        """
+        """Return what the engine's C++ is compiled for: nothing for addition; None for a task that it does not know."""
         return None
 
     @property
@@ -159,7 +158,9 @@ class Task(ABC):
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if value != field.default:
-                words.append(f"{field.name}={value}".lower())
+                # true, as YAML has it; a text has capitals of its own.
+                text = str(value).lower() if isinstance(value, bool) else value
+                words.append(f"{field.name}={text}")
         return " ".join(words)
 
 
@@ -187,6 +188,12 @@ def make_task(given: Any) -> Task:
         if isinstance(given, str):
             chosen[key] = _typed(value, type(fields[key]))
     return cls(**chosen)
+
+
+def has_own(task: Task, names: Collection[str]) -> bool:
+    """True if a class of another package says for itself what some of the names are."""
+    others = [cls for cls in type(task).__mro__ if not cls.__module__.startswith(OURS)]
+    return any(name in vars(cls) for cls in others for name in names)
 
 
 def options_of(task: Task) -> dict[str, Any]:

@@ -1,15 +1,16 @@
 """A study whose file lists its configurations, or has one."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 from pydantic import Field
 
+from model import preset_name
 from search.study.kind import Asked, Kind
 from search.study.reading import Data
 from search.study.space import Strict, error_at
-from search.study.spelling import asked_spec, model_options, recipe_of, toggled, validated_pair, with_changes
+from search.study.spelling import UNSAVED, asked_spec, model_options, recipe_of, toggled, validated_pair, with_changes
 from search.study.trial import Configuration
 from search.study.written import names_in
 
@@ -97,6 +98,17 @@ class Listed(Kind):
                 if partner:
                     configurations.append(validated_pair(partner, recipe, path))
         return list(dict.fromkeys(configurations))
+
+    def plan_design(
+        self, to_train: Mapping[Configuration, int], core_hours: Mapping[Configuration, float]
+    ) -> list[str]:
+        """Return a line for each constraint that is not toggled at a model."""
+        lines = []
+        for spec in dict.fromkeys(spec for spec, _ in self.spelled_out):
+            for name in self.toggled:
+                if toggled(spec, name, "toggle") is None:
+                    lines.append(f"  {name} is not toggled at {preset_name(spec)}: {UNSAVED}")
+        return lines
 
     def _words_of(self, configuration: Configuration) -> str:
         return self._entry_names.get(configuration.key) or super()._words_of(configuration)

@@ -21,7 +21,7 @@ from search.study.kind import Asked, Kind
 from search.study.reading import Data
 from search.study.seeds import MOST_SEEDS, SeedRange, seed_list
 from search.study.space import Strict, error_at, errors_at, refuse
-from search.study.spelling import asked_spec, model_options, recipe_of, toggled, validated_pair
+from search.study.spelling import UNSAVED, asked_spec, model_options, recipe_of, toggled, validated_pair
 from search.study.trial import Configuration
 from trainer import Recipe, Seed
 
@@ -189,7 +189,7 @@ class Scales(Kind):
         partners = {}
         for i, constraint in enumerate(self.toggled):
             path = f"constraints.{i}"
-            partner, reason = None, "it would take no parameter away"
+            partner, reason = None, UNSAVED
             try:
                 partner = toggled(spec, constraint, path)
             except ValueError as error:

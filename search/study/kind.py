@@ -127,7 +127,7 @@ class Kind:
 
     @cached_property
     def spelled_out(self) -> list[Asked]:
-        """The configurations that the file spells out. A stopping rule must fit each of them."""
+        """The configurations that the file spells out."""
         return [] if self.proposes else [self.base]
 
     @property
@@ -137,7 +137,10 @@ class Kind:
 
     @cached_property
     def listed(self) -> list[Asked]:
-        """Spec and recipe of every configuration that is trained, each once; nothing where all are proposed."""
+        """Spec and recipe of every configuration that is trained, each once; nothing where all are proposed.
+
+        A stopping rule must fit each of them.
+        """
         return self.spelled_out
 
     def path_of(self, number: int) -> str:

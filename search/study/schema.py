@@ -106,7 +106,7 @@ class Study(Keys):
     def _meaningful(self) -> Self:
         self.kind.check()
         self._check_start()
-        for configuration in self.kind.spelled_out:
+        for configuration in self.listed:
             self.stop.check(*configuration)
         self._check_seeds()
         return self

@@ -21,6 +21,8 @@ from trainer.files.trusted import is_own, trust
 from trainer.recipe.seed import check_fit
 
 LARGEST_FILE = 1 << 20  # bytes
+UNSAVED = "it would take no parameter away"
+"""Why a constraint is not toggled, where `toggled` returns None."""
 
 
 def constraint_of(spec: Spec, name: str, path: str) -> tuple[str, int]:

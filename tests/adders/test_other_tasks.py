@@ -161,6 +161,10 @@ def test_what_columns_cannot_prove_is_refused():
     assert decide_soon(spec, spec.initial(0), 1.0) is None
     with pytest.raises(ValueError, match=r"proofs by columns are of a \+ b and of a - b with a >= b, not of"):
         prove(spec, spec.initial(0))
+    kind = type(make_task("addition"))
+    own = type(kind)("Own", (kind,), {"answer": kind.answer})  # of another package
+    with pytest.raises(ValueError, match=r"not of addition$"):
+        Asked.of(own())
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from model.fields import option
 from model.tasks import Rows, make_task, options_of
 from model.tasks.task import TASKS
 from tests.commands import refusal
@@ -96,6 +97,15 @@ def test_a_batch_is_a_function_of_seed_and_step_and_covers_the_training_rows():
     assert len(drawn) == task.trained
 
 
+def test_a_step_draws_among_the_rows_that_a_task_chooses_itself():
+    class Few(type(make_task("parity"))):
+        def trained_rows(self):
+            return super().trained_rows()[:5]
+
+    drawn, _ = Few(bits=5).sample(SEEDS, SEEDS, 4)
+    assert set(drawn.flatten().tolist()) <= set(Few(bits=5).trained_rows().tolist())
+
+
 def test_a_task_that_trains_on_what_decides_is_refused():
     class Leaky(type(make_task("parity"))):
         def selection(self, count):
@@ -106,8 +116,13 @@ def test_a_task_that_trains_on_what_decides_is_refused():
         def selection(self, count):
             return super(Leaky, self).selection(count)
 
-    with pytest.raises(ValueError, match=r"^parity bits=5 of=2 trains on 16 of its 16 selection problems$"):
-        check_problems(Leaky(bits=5, of=2), Recipe())
+    class Whole(type(make_task("parity"))):
+        def trained_rows(self):
+            return torch.arange(self.count)
+
+    for kind in (Leaky, Whole):
+        with pytest.raises(ValueError, match=r"^parity bits=5 of=2 trains on 16 of its 16 selection problems$"):
+            check_problems(kind(bits=5, of=2), Recipe())
     check_problems(Apart(bits=5, of=2), Recipe())
 
 
@@ -134,6 +149,7 @@ STRANGE = {
     "no answer": (lambda t: [*t[:3], t[2]], "token 3 of the answer must be below 5, got 5"),
     "floats": (lambda t: [x.float() for x in t], "token 0 must be int64 [25], not torch.float32 [25]"),
     "at random": (lambda t: [*t[:3], torch.randint(0, 5, t[0].shape)], "a problem is not written twice in the same"),
+    "twice": (lambda t: [t[0] * 0, *t[1:]], "strange trains on "),
     "an error": (lambda t: t[9], "strange fails when it is asked: IndexError: list index out of range"),
     "nothing": (lambda t: None, "strange fails when it is asked: TypeError: "),
 }
@@ -151,6 +167,19 @@ def test_a_strangers_task_that_is_right_is_not():
     many = type(Strange)("Many", (Strange,), {"outputs": 7})()
     with pytest.raises(ValueError, match=r"^strange: outputs must be from 1 to the vocabulary, 6, got 7$"):
         check_problems(many, Recipe())
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Grouped(Strange):
+    group: str = option("S5", "whose elements are composed")
+
+
+def test_a_text_option_is_read_as_it_is_written(monkeypatch):
+    monkeypatch.setitem(TASKS, "strange", Grouped)
+    task = Grouped(group="A5")
+    assert str(task) == "strange group=A5" and make_task(str(task)) == task
+    with pytest.raises(ValueError, match=r"^strange: group must have no spaces, got 'A 5'$"):
+        check_problems(Grouped(group="A 5"), Recipe())
 
 
 @pytest.mark.parametrize("name", ["sample", "written", "asked"])

@@ -135,6 +135,23 @@ def test_banks_of_the_engine_and_of_torch_agree(spec):
     assert_is_eager(spec, pairs)
 
 
+OWN = [("addition", "answer"), ("addition", "sign"), ("subtraction", "asked"), ("copy", "turned"), ("copy", "written")]
+
+
+@pytest.mark.parametrize(("task", "name"), OWN)
+def test_columns_that_are_answered_or_asked_in_a_way_of_their_own_are_not_the_engines(task, name):
+    ours = type(make_task(task))
+    own = type(ours)("Own", (ours,), {name: getattr(ours, name)})
+    assert spec_of(task).kernel() and spec_of(own()).kernel() is None
+
+
+def test_a_sequence_of_another_name_is_the_engines():
+    ours = type(make_task("copy"))
+    again = type(ours)("Again", (ours,), {})
+    again.name = "again"  # set late, it is in no list
+    assert again().macros == ours().macros == {"NUMBERS": 1, "ANSWER": 1}
+
+
 def test_every_column_of_the_answer_counts():
     """Twelve columns, of which the last is wrong: the problem is."""
     spec = spec_of("addition digits=11")

@@ -196,6 +196,7 @@ IMPOSSIBLE = "4, proposed by grid; 1 of 4 points is impossible (model: one_unit 
         ([f"space: {{{BOTH}}}", SEARCH, CONFIRM % ""], [f"{FRESH_3}each trained to its end\n"], "some given up"),
         ([f"space: {{{BOTH}}}", SEARCH, CONFIRM % ", hopeless: on"], [f"{FRESH_3}some given up\n"], "to its end"),
         (["recipe: {lr: 0.03}", OFF], ["if 4 of 8 seeds grok: 18% to 82%"], "rules end"),
+        (["toggle: [rank2_out]"], ["  rank2_out is not toggled at 57p: it would take no parameter away\n"], BEYOND),
         (["recipe: {steps: 60000}"], ["if 4 of 8 seeds grok: 18% to 82%\n"], ADVICE),
         (["recipe: {lr: 0.03}", UNTIL], ["its interval is that of the seeds up to the last one needed"], "intervals"),
     ],
