@@ -370,6 +370,13 @@ class Averaging(Net):
         return self.head(self.down(units / units.shape[1]))
 
 
+class Crowd(Net):
+    """It cannot be asked with few units."""
+
+    def forward(self, tokens):
+        return super().forward(tokens) + self.up.bias[4] * 0
+
+
 class Louder(Net):
     """Its argument changes more than which parameters are shared."""
 

@@ -285,6 +285,8 @@ def test_parts_without_which_a_module_computes_something_else_are_not_dropped():
     Keep("units", 2).check(spec_of(hidden=5))
     with pytest.raises(ValueError, match="with fewer units the net must compute what it does with the others at zero"):
         Keep("units", 2).check(spec_of("Averaging", hidden=5))
+    with pytest.raises(ValueError, match="nets.py:Crowd: it fails on tokens"):
+        Keep("units", 2).check(spec_of("Crowd", hidden=5))
 
 
 def test_a_tied_module_is_inside_the_free_one_and_is_freed_exactly():

@@ -207,6 +207,7 @@ class Keep(Whole):
 
         parts = range(self.count)
         smaller, index = keep(spec, self.kind, parts)
+        smaller.check_asked()
         is_kept_P = torch.tensor(only(spec, self.kind, parts)) != 0
         # Of several seeds, since a unit of one may be off; and a little more, since what begins at zero hides parts.
         drawn_SP = torch.stack([spec.initial(seed) for seed in range(4)])
