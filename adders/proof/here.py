@@ -41,6 +41,10 @@ def capture(net: Net, program: Program) -> Net:
         raise ValueError("proofs of the rope family are for any machine, at level 'any'")
     model = program.model
     places, vocabulary, _ = net.residual.value.shape
+    if hasattr(model, "ties"):
+        # a tied program reads its weights anew at each forward pass
+        with torch.no_grad():
+            model.weights = {name: model.entries(k) for name, k in model.ties.items()}
     if not hasattr(model, "token_table"):
         # low_rank: weights are read as they are
         weights = model.weights
@@ -49,9 +53,6 @@ def capture(net: Net, program: Program) -> Net:
             residual = weights["tokens"][None] + positions[:places, None]
         return replace(net, residual=_exact(residual))
     with torch.no_grad():
-        if hasattr(model, "ties"):
-            # a tied program reads its weights anew at each forward pass
-            model.weights = {name: model.entries(k) for name, k in model.ties.items()}
         table = model.token_table()
         positions = model.positions()
         norm_weights = model.norms()

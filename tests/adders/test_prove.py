@@ -194,7 +194,7 @@ def test_ranges_hold_what_follows_the_first_layer_and_its_slopes(bend):
             assert (slopes.low[0, 0, i] - 1e-7 <= slope).all() and (slope <= slopes.high[0, 0, i] + 1e-7).all()
 
 
-@pytest.mark.parametrize("name", by_tier(["14p", "100p", "133p"], ["14p"]))
+@pytest.mark.parametrize("name", by_tier(["14p", "77p-456p", "100p", "133p"], ["14p", "77p-456p"]))
 def test_what_is_taken_from_this_machine_are_the_bits_of_any_problem(name):
     checkpoint, machine = certificate(name), HERE
     program = program_of(checkpoint)
