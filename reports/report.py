@@ -199,7 +199,11 @@ class _Page:
             self.unjudged = len(configurations) - len(judged)
             configurations = judged
 
-        objective = shrunk(configurations, seeds)
+        # Seeds that confirm had no part in choosing: they are never pooled with the search's own.
+        confirms = seeds["confirmation"].astype(bool)
+        self.own = seeds[~confirms]
+        self.fresh = seeds[confirms]
+        objective = shrunk(configurations, self.own)
         rows = configurations.to_dict("records")
         # Of equal standing the shrunk rate decides, which tells apart those that never grokked too.
         keys = [(*standing(row), t) for row, t in zip(rows, objective, strict=True)]
@@ -219,11 +223,7 @@ class _Page:
 
         self.curves = curves
         self.seeds = seeds
-        self.counted = seeds[seeds["outcome"].isin(COUNTED)]
-        # Seeds that confirm had no part in choosing: they are never pooled with the search's own.
-        confirms = seeds["confirmation"].astype(bool)
-        self.own = seeds[~confirms]
-        self.fresh = seeds[confirms]
+        self.counted = self.own[self.own["outcome"].isin(COUNTED)]
         self.confirmed = bool((configurations["confirmation_seeds"] > 0).any())
         self.records = seeds_of(seeds)
         self.searched, _ = by_phase(self.records)
@@ -507,8 +507,9 @@ class _Page:
 
     def _curves_figure(self) -> Figure:
         """Draw the curves of the first few configurations that have some."""
-        by_key = dict(list(self.curves.groupby("configuration")))
-        grokked = self.seeds[self.seeds["outcome"] == Outcome.GROKKED]
+        curves = self.curves.merge(self.own[["configuration", *SEED]])
+        by_key = dict(list(curves.groupby("configuration")))
+        grokked = self.own[self.own["outcome"] == Outcome.GROKKED]
         panels = []
         for title, key in self._titles().items():
             if key not in by_key:

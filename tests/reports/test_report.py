@@ -78,15 +78,19 @@ def test_a_table_of_problems_holds_out_fewer_than_5000():
 
 def test_search_and_confirmation_are_never_pooled():
     study, configurations, seeds, curves = searched(7, confirmed=2)
-    figures = report_module._Page(study, configurations, seeds, curves).figures()
+    confirmed = report_module._Page(study, configurations, seeds, curves)
+    assert sorted(confirmed.objective) == pytest.approx(sorted(report_module._Page(*searched(7)).objective))
+    figures = confirmed.figures()
     own = seeds[~seeds["confirmation"]]
     won = own["outcome"].eq("grokked").groupby(own["configuration"]).mean()
     points = figures["rate-against-fields"].axes[0].collections[1].get_offsets()
     assert sorted(points[:, 1]) == pytest.approx(sorted(won))
     (line,) = figures["time-to-grok"].axes[0].lines
     assert line.get_ydata()[-1] == pytest.approx(own["outcome"].eq("grokked").mean())
+    for panel in figures["grokking-curves"].axes:
+        assert sum(len(lines.get_segments()) for lines in panel.collections) == 8
     page = words_of(study, configurations, seeds, curves)
-    assert page.count("those of the confirmation are left out") == 2 and "all seeds" not in page
+    assert page.count("those of the confirmation are left out") == 3 and "all seeds" not in page
     assert f"In the search {own['outcome'].eq('grokked').sum()} of {len(own)} runs grokked" in page
 
 
