@@ -181,7 +181,7 @@ def register(
         for key, value in tags.items():
             client.set_model_version_tag(name, existing.version, key, value)
     # the store's answer is of before the tags that were just set
-    tags_of = {v.version: v.tags for v in versions} | {existing.version: tags}
+    tags_of = {v.version: v.tags for v in versions} | {existing.version: {**existing.tags, **tags}}
     for alias in aliases:
         client.set_registered_model_alias(name, alias, existing.version)
     best = client.get_registered_model(name).aliases.get(BEST)

@@ -116,13 +116,20 @@ def test_a_study_goes_with_its_models():
 
 
 def test_a_registered_checkpoint_is_proved_if_its_folder_says_so(tmp_path):
+    """A version stays proved when the same model is registered again without its proof."""
     shutil.copytree(CERTIFICATES / "7p", tmp_path / "7p")
-    done("register", tmp_path / "7p", "--name", "proved", "--home", "elsewhere")
+    words = "register", tmp_path / "7p", "--name", "proved", "--home", "elsewhere"
+    done(*words)
     client = client_of("elsewhere")
     assert client.get_registered_model("proved").aliases.keys() == {"smallest", "smallest-proved"}
     (version,) = client.search_model_versions("name = 'proved'")
     metrics = client.get_logged_model(version.tags["adder.model"]).metrics
     assert {m.key: m.value for m in metrics}["proved"] == 1
+    larger = {"adder.params": "8", "adder.proved": "yes"}
+    client.create_model_version("proved", "file:///elsewhere", version.run_id, tags=larger)
+    (tmp_path / "7p/proof.json").unlink()
+    done(*words)
+    assert int(client.get_model_version_by_alias("proved", "smallest-proved").version) == int(version.version)
 
 
 def test_a_proof_is_of_the_version_whose_program_it_names(tmp_path, monkeypatch):
