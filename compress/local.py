@@ -161,6 +161,10 @@ class LocalDescent:
             alarm.is_deferred = True  # until the judged round is written
         except OutOfTime:  # sets that are not judged then count as not tried
             self.is_late = True
+            for candidate in descent.candidates[candidates[0].number :]:
+                if candidate.reached is None:
+                    # The preview noted it.
+                    descent.progress.tried.pop(candidate.digest, None)
         journal.seconds += time.perf_counter() - start
         journal.core_seconds += time.process_time() - cpu_start
         journal.seed_steps += preview_steps

@@ -168,6 +168,23 @@ def test_a_loss_that_is_no_number_comes_last(untrained, tmp_path, monkeypatch):
     assert [c.number for c in descent._to_finish(trained)] == [candidates[1].number, candidates[0].number]
 
 
+def test_a_set_that_time_left_unjudged_may_be_proposed_again(untrained, tmp_path, monkeypatch):
+    """Though it was seen in a preview."""
+    judge = Descent.judge
+
+    def judge_the_first(self, candidate, *given):
+        if candidate.number > 1:
+            raise local.OutOfTime
+        return judge(self, candidate, *given)
+
+    monkeypatch.setattr(Descent, "judge", judge_the_first)
+    settings = Settings(proposals=2, preview=2, steps=200, ramp=100, finish=0)
+    judged, unjudged = next(LocalDescent(BASE, [ONES], settings, tmp_path).rounds())
+    tried = LocalDescent(BASE, [ONES], settings, tmp_path).descent.progress.tried
+    assert judged.digest in tried and unjudged.reached is None and unjudged.digest not in tried
+    assert len(tried) == 3, "two that the preview left out count as tried"
+
+
 def test_a_seed_that_was_finished_goes_by_the_loss_of_its_finished_theta(cheap):
     """The curve is that of its training."""
     descent = SimpleNamespace(acceptance_of=AcceptanceSet)
