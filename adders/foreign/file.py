@@ -326,9 +326,14 @@ class State:
     """
 
     def __init__(self, state: Any, name: str):
+        """Raise ValueError for two models in one dictionary, and for tensors whose numbers are not all there."""
         self._own_names = unwrapped(state, name)
         self._remaining: dict[str, Any] = {short: state[own] for short, own in self._own_names.items()}
         self.places: Mapping[str, str] = {}
+        # here, as they are compared before they are taken
+        for short, tensor in self._remaining.items():
+            if isinstance(tensor, Tensor) and not _is_dense(tensor):
+                raise ValueError(f"{word(self._own_names[short])} must be a dense tensor, got {shown(tensor)}")
 
     def __contains__(self, name: str) -> bool:
         return self._key(name) in self._remaining
@@ -379,7 +384,7 @@ class State:
         if key not in self._remaining:
             raise ValueError(f"tensor {name} is missing")
         tensor = self._remaining.pop(key)
-        if not isinstance(tensor, Tensor) or tensor.layout != torch.strided or tensor.is_meta:
+        if not isinstance(tensor, Tensor):
             raise ValueError(f"{name} must be a dense tensor, got {shown(tensor)}")
         if tuple(tensor.shape) != shape:
             raise ValueError(f"tensor {name} must have shape {shape}, found {tuple(tensor.shape)}")
@@ -410,6 +415,12 @@ class State:
         if self._remaining:
             names = [word(self._own_names[name]) for name in self._remaining]
             raise ValueError(f"tensors that are no part of this architecture: {listed(names, 3)}")
+
+
+def _is_dense(tensor: Tensor) -> bool:
+    """True if a tensor has a number at each place; what is not so refuses to be compared, or has no shape."""
+    is_other = tensor.is_meta or tensor.is_nested or tensor.is_quantized
+    return tensor.layout == torch.strided and not is_other
 
 
 def shortest(number: Tensor) -> float:

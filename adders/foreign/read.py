@@ -14,6 +14,7 @@ from torch import Tensor
 from adders.foreign import low_rank, microadder, rope
 from adders.foreign.file import (
     LARGEST,
+    MAX_DEPTH,
     State,
     integer,
     layers_of,
@@ -158,8 +159,11 @@ def _place_of_state(content: Content) -> str:
     )
 
 
-def _settings(content: Content) -> Content | None:
+def _settings(content: Content, depth: int = 0) -> Content | None:
     """Return the settings of a content, which may be inside others; None if it has none."""
+    # those that contain themselves have no end
+    if depth > MAX_DEPTH:
+        raise ValueError(f"its settings are nested more than {MAX_DEPTH} deep")
     for key in SETTINGS:
         value = content.get(key)
         # text is the path of a file that has them
@@ -167,7 +171,7 @@ def _settings(content: Content) -> Content | None:
             values = vars(value) if type(value) is Namespace else value
             settings = mapping(values, key)
             # training code may keep the model's settings in its own
-            return _settings(settings) or settings
+            return _settings(settings, depth + 1) or settings
     return None
 
 

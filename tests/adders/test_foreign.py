@@ -373,6 +373,18 @@ def untied():
     return content
 
 
+def without_numbers():
+    content = microadder()
+    content["model_state_dict"]["spiral_phase"] = torch.zeros((), device="meta")
+    return content
+
+
+def endless():
+    content = microadder()
+    content["config"]["config"] = content["config"]
+    return content
+
+
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
@@ -427,6 +439,8 @@ def test_settings_of_the_older_tree_that_no_spec_can_say(changes, expected):
         (report(SMALL, attn_out_rank=3), "tensor blocks.0.attn.proj.A must have shape (7, 3), found (7, 2)"),
         (report(SMALL) | {"params": 455}, "params is 455, but its settings and tensors make 456"),
         (untied(), "tensor lm_head.weight must be token_emb.weight, to which it is tied, and is not"),
+        (without_numbers(), "spiral_phase must be a dense tensor, got a Tensor"),
+        (endless(), "its settings are nested more than 8 deep"),
         ({}, "a checkpoint of no known format: MicroAdder's has *"),
         (torch.ones(2), "its content must be a dictionary, got a Tensor"),
     ],
