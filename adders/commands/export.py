@@ -43,7 +43,7 @@ def export(checkpoint: Path, target: Path | None, kind: str, author: str) -> Non
     if kind == "onnx":
         with reraise_as():
             check_libraries()
-            write_file(target, lambda path: write_onnx(spec, theta_P, name, path))
+            write_file(target, lambda path: write_onnx(spec, theta_P, name, author, path))
         click.echo(
             f"{target}: {spec.params:,} parameters, tokens [batch, length] to logits; its metadata say how to decode"
         )

@@ -40,8 +40,8 @@ def check_libraries() -> None:
         raise ValueError(f"--format onnx needs {' and '.join(missing)}: pip install {' '.join(NEEDED)}")
 
 
-def write_onnx(spec: Spec, theta_P: Tensor, name: str, path: Path) -> None:
-    """Write the program of θ [P] to a file. name: as the metadata are to show it. Raises ValueError (`Program`)."""
+def write_onnx(spec: Spec, theta_P: Tensor, name: str, author: str, path: Path) -> None:
+    """Write the program of θ [P] to a file. name, author: as its metadata show them. Raises ValueError (`Program`)."""
     import torch
     from torch.export import Dim
 
@@ -67,5 +67,5 @@ def write_onnx(spec: Spec, theta_P: Tensor, name: str, path: Path) -> None:
     answer = program.names["generate"](program.model, prompt, steps)
     a, b = EXAMPLE
     how = HOW.format(steps=steps, a=a, b=b, prompt=prompt, said=answer)
-    made.model.metadata_props.update(name=name, params=str(spec.params), how=how)
+    made.model.metadata_props.update(name=name, author=author, params=str(spec.params), how=how)
     made.save(path)

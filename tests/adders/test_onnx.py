@@ -40,14 +40,15 @@ def decoded(session, pairs, checkpoint):
 
 
 def test_a_proved_net_adds_in_onnx():
-    said = done("export", CERTIFICATES / "6p", "--format", "onnx")
+    said = done("export", CERTIFICATES / "6p", "--format", "onnx", "--author", "me")
     assert said == "adder.onnx: 6 parameters, tokens [batch, length] to logits; its metadata say how to decode\n"
     session = onnxruntime.InferenceSession("adder.onnx")
     pairs = problems()[:2_000]
     checkpoint = load_any(CERTIFICATES / "6p")
     assert decoded(session, pairs, checkpoint) == [a + b for a, b in pairs]
     assert decoded(session, [], checkpoint) == []  # a batch of one, the example
-    assert session.get_modelmeta().custom_metadata_map["params"] == "6"
+    about = session.get_modelmeta().custom_metadata_map
+    assert (about["params"], about["author"]) == ("6", "me")
 
 
 @pytest.mark.parametrize("name", by_tier(["57p", "36p", "262p", "456p"], ["36p"]))
