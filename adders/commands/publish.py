@@ -23,6 +23,8 @@ from search.errors import UserError, reraise_as
 from search.study.ancestors import Step, ancestors_of
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from model import Verification
     from search.store.home import Home
     from trainer.checkpoints.checkpoint import Checkpoint
@@ -100,6 +102,8 @@ def publish(checkpoints: tuple[Path, ...], study: str | None, target: Path, home
     """
     if not checkpoints and not study:
         raise UserError("give a CHECKPOINT or a --study")
+    from adders.proof.file import settled
+    from adders.proof.program import source
     from model.verdict import refuse_proof
     from trainer.checkpoints.checkpoint import THETA_FILE
 
@@ -112,32 +116,36 @@ def publish(checkpoints: tuple[Path, ...], study: str | None, target: Path, home
             raise UserError(f"{folder}: is a checkpoint; choose another folder with -o")
         with reraise_as():
             refuse_proof(folder)
+    dataset = _dataset(study, home) if study else None
+    proofs = {}
     for name, (path, checkpoint) in loaded.items():
+        spec, theta_P = checkpoint.spec, checkpoint.theta_P
+        # of the program without a name, which is what a proof is about
+        with reraise_as(path):
+            proofs[name] = settled(path, spec, theta_P, source(spec, theta_P))
+
+    for name, (_, checkpoint) in loaded.items():
         with writing(target / name):
-            correct = _write_model(path, checkpoint, target / name, home)
+            correct = _write_model(checkpoint, proofs[name], target / name, home)
         click.echo(f"{target / name}: {checkpoint.spec.params:,} parameters, {correct}")
-    if study:
-        with writing(target / f"{study}-seeds"):
-            click.echo(_write_dataset(study, target / f"{study}-seeds", home))
+    if dataset:
+        folder = target / f"{study}-seeds"
+        with writing(folder):
+            click.echo(_write_dataset(folder, *dataset))
 
 
-def _write_model(path: Path, checkpoint: Checkpoint, folder: Path, home: Home) -> str:
+def _write_model(checkpoint: Checkpoint, proof: dict[str, Any] | None, folder: Path, home: Home) -> str:
     """Write a model's folder. Return how many additions are right."""
     import torch
     from safetensors.torch import save
 
     from adders.export import data_blocks, hub_source
-    from adders.proof.file import settled
-    from adders.proof.program import source
     from model import verify
     from model.verdict import VERDICT_FILE, write_verdict
     from trainer.checkpoints.checkpoint import JSON_FILE
     from trainer.files import durable
 
     spec = checkpoint.spec
-    # of the program without a name, which is what a proof is about
-    with reraise_as(path):
-        proof = settled(path, spec, checkpoint.theta_P, source(spec, checkpoint.theta_P))
     data = data_blocks(spec, checkpoint.theta_P, name=folder.name, author=AUTHOR, proof=proof)
     result = verify(spec, checkpoint.theta_P)
     numbers = data.get("WEIGHTS") or {"numbers": data["NUMBERS"]}
@@ -272,24 +280,30 @@ def _rate(checkpoint: Checkpoint, home: Home) -> str:
     return f"{said}{interval}{chosen}{again}; {place}, configuration {key}"
 
 
-def _write_dataset(study: str, folder: Path, home: Home) -> str:
-    """Write a dataset's folder. Return a line about it."""
-    from search.analysis.frames import as_columns, configurations_frame, seeds_frame
+def _dataset(study: str, home: Home) -> tuple[dict[str, pd.DataFrame], str]:
+    """Return a study's tables by name, and the dataset's card. Raises UserError where nothing has finished."""
+    from search.analysis.frames import configurations_frame, seeds_frame
     from search.store.study_records import open_records
-    from trainer.files import durable
 
     records = open_records(home, study)
     seeds = seeds_frame(records)
-    configurations = configurations_frame(records)
     if seeds.empty:
         raise UserError(f"study {study!r} has no finished seed yet")
-    durable.make_folder(folder)
-    for name, frame in (("seeds", seeds), ("configurations", configurations)):
-        as_columns(frame).to_parquet(folder / f"{name}.parquet", index=False)
+    frames = {"seeds": seeds, "configurations": configurations_frame(records)}
     recorded = records.get_recorded_study()
-    counts = {"seeds": len(seeds), "configurations": len(configurations)}
+    counts = {name: len(frame) for name, frame in frames.items()}
     outcomes = ", ".join(f"{n:,} {outcome}" for outcome, n in seeds["outcome"].value_counts().items())
     about = f"{escape(recorded.about)}. " if recorded and recorded.about else ""
-    card = DATASET_CARD.format(study=study, about=about, outcomes=outcomes, **counts)
+    return frames, DATASET_CARD.format(study=study, about=about, outcomes=outcomes, **counts)
+
+
+def _write_dataset(folder: Path, frames: Mapping[str, pd.DataFrame], card: str) -> str:
+    """Write a dataset's folder. Return a line about it."""
+    from search.analysis.frames import as_columns
+    from trainer.files import durable
+
+    durable.make_folder(folder)
+    for name, frame in frames.items():
+        as_columns(frame).to_parquet(folder / f"{name}.parquet", index=False)
     durable.write(folder / "README.md", card.encode())
-    return f"{folder}: {len(seeds):,} seeds, configurations: {len(configurations):,}"
+    return f"{folder}: {len(frames['seeds']):,} seeds, configurations: {len(frames['configurations']):,}"

@@ -101,6 +101,15 @@ def test_what_cannot_be_published_is_said(tmp_path, here):
         assert line == f"{at}: is a checkpoint; choose another folder with -o"
 
 
+def test_nothing_is_written_where_a_later_one_cannot_be(here):
+    words = "publish", CERTIFICATES / "7p", "-o", "hub", "--home", "none"
+    assert "nothing has run yet" in fails_with_one(2, *words, "--study", "sweep")
+    shutil.copytree(CERTIFICATES / "6p", here / "6p")
+    verdict = json.loads((here / "6p/proof.json").read_text()) | {"program_sha256": "0" * 64}
+    (here / "6p/proof.json").write_text(json.dumps(verdict))
+    assert fails_with_one(2, *words, "6p").startswith("6p: its verdict is of another program; ")
+
+
 def test_a_proof_in_a_models_folder_is_not_replaced(here):
     (proof := here / "hub/6p/proof.json").parent.mkdir(parents=True)
     proof.write_text(claim := json.dumps({"format": 3, "claim": "right"}))
