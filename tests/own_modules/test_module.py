@@ -285,7 +285,7 @@ def test_parts_without_which_a_module_computes_something_else_are_not_dropped():
     Keep("units", 2).check(spec_of(hidden=5))
     with pytest.raises(ValueError, match="with fewer units the net must compute what it does with the others at zero"):
         Keep("units", 2).check(spec_of("Averaging", hidden=5))
-    with pytest.raises(ValueError, match="nets.py:Crowd: it fails on tokens"):
+    with pytest.raises(ValueError, match=r"nets\.py:Crowd: it fails on tokens"):
         Keep("units", 2).check(spec_of("Crowd", hidden=5))
 
 
@@ -418,7 +418,8 @@ def test_text_that_nobody_here_let_run_is_not_run(monkeypatch, tmp_path):
     ran = tmp_path / "ran"
     code = f"open({str(ran)!r}, 'w')\n" + FILE.read_text()
     make = partial(make_spec, "module", module="nets.py:Net", code=code, task=TASK)
-    with pytest.raises(Untrusted, match=r"nets.py:Net is code \(SHA-256 .*\) that has not run here: `verify` or `run` with --trust"):
+    refused = r"nets.py:Net is code \(SHA-256 .*\) that has not run here: `verify` or `run` with --trust runs it"
+    with pytest.raises(Untrusted, match=refused):
         make()
     assert not ran.exists()
     monkeypatch.setattr(trusted, "LETS_RUN", trust.LETS_RUN)

@@ -1,4 +1,4 @@
-"""Examples in docstrings are right, and every function that a page calls from Python has one; pages' studies can run."""
+"""Examples in docstrings are right, and every function that a page calls from Python has one; studies there can run."""
 
 import doctest
 import re
