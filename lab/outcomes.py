@@ -26,9 +26,8 @@ class Part:
 
 def parts(study: Path | Mapping[str, Any], at_once: int, **columns: object) -> list[Part]:
     """Return a study in parts of `at_once` seeds, all configurations in each: what has ended is kept part by part."""
-    if isinstance(study, Path):
-        study = yaml.safe_load(study.read_text(encoding="utf-8"))
-    seeds = study["seeds"]
+    values = yaml.safe_load(study.read_text(encoding="utf-8")) if isinstance(study, Path) else study
+    seeds = values["seeds"]
     if isinstance(seeds, Mapping):
         after = seeds["first"] + seeds["count"]
         seeds = range(seeds["first"], after)
@@ -36,8 +35,8 @@ def parts(study: Path | Mapping[str, Any], at_once: int, **columns: object) -> l
     for start in range(0, len(seeds), at_once):
         end = start + at_once
         its = list(seeds[start:end])
-        name = f"{study['name']}-{its[0]}"
-        part = {**study, "name": name, "seeds": its}
+        name = f"{values['name']}-{its[0]}"
+        part = {**values, "name": name, "seeds": its}
         found.append(Part(part, columns))
     return found
 

@@ -46,8 +46,8 @@ def answers_as(spec: Module, theta_SP: Tensor, other: Spec, other_SR: Tensor) ->
     """True if two models give the same logits on some problems."""
     tokens_1TB = problems_of(spec.task).T[None].int()
     first = spec.prompt - 1
-    logits = spec.forward(theta_SP, tokens_1TB, first)
-    others = other.forward(other_SR, tokens_1TB, first)
+    logits: Tensor = spec.forward(theta_SP, tokens_1TB, first)
+    others: Tensor = other.forward(other_SR, tokens_1TB, first)
     return logits.shape == others.shape and torch.allclose(logits, others, rtol=CLOSE, atol=CLOSE)
 
 

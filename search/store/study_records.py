@@ -346,8 +346,8 @@ class StudyRecords:
         rows: dict[SeedKey, Values] = {}
         while some := list(islice(rest, AT_ONCE)):  # a query has so many values at most
             query = sa.select(table).where(self._covers(table, some))
-            for row in db.execute(query).mappings():
-                rows[_key_of(row)] = dict(row)
+            found = map(dict, db.execute(query).mappings())
+            rows |= {_key_of(row): row for row in found}
         return among(keys, rows)
 
     def _covers(self, table: sa.Table, keys: Iterable[SeedKey]) -> sa.ColumnElement[bool]:
