@@ -6,6 +6,8 @@ from datetime import date
 
 import pytest
 import torch
+from safetensors.torch import load as from_bytes
+from safetensors.torch import save as to_bytes
 
 from model import preset
 from model.parts import orders
@@ -15,6 +17,7 @@ from tests import CERTIFICATES
 from tests.banks import finish
 from tests.commands import refusal
 from trainer import Bank, Pair, Recipe, Seed
+from trainer.bank.saved import DIGEST, digest
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.data.problems import selection
 from trainer.outcomes import Outcome
@@ -103,6 +106,36 @@ def test_what_is_damaged_or_anothers_is_not_used_but_an_earlier_versions_is(monk
     assert bank.restore(0, own)
     monkeypatch.setattr(Recipe, "as_dict", lambda self, whole=Recipe.as_dict: whole(self) | {"newer": 0})
     assert bank.restore(0, own)
+
+
+def forged(state, **changes):
+    """A seed's state that tells something else, with the digest of that."""
+    tensors = from_bytes(state[DIGEST:])
+    told = json.loads(tensors["facts"].numpy().tobytes()) | changes
+    tensors["facts"] = torch.tensor([*json.dumps(told).encode()], dtype=torch.uint8)
+    data = to_bytes(tensors)
+    return digest(data) + data
+
+
+WIDEST = road_of(TO_57)[0].spec.params
+MADE_UP = {
+    "ties of no number": {"tries": [["", [1_000_000] * WIDEST]]},
+    "ties without a ramp": {"tries": [["", [*range(1, WIDEST + 1)]]]},
+    "ties that are none": {"tries": [["", 5]]},
+    "another outcome": {"outcome": "won"},
+    "another stage": {"stage": 99},
+    "nets without places": {"nets": []},
+    "a net without numbers": {"ended": {"0": {}}},
+}
+
+
+@pytest.mark.parametrize("changes", MADE_UP.values(), ids=MADE_UP)
+def test_a_state_that_somebody_made_up_is_not_used(changes):
+    """The engine writes by the numbers of ties."""
+    bank = RoadBank(END, pairs(3))
+    own = bank.save(0)
+    assert not bank.restore(0, forged(own, **changes))
+    assert bank.restore(0, forged(own))
 
 
 def of_stages(*stages, **fields):
