@@ -16,7 +16,7 @@ from pathlib import Path
 import trainer
 from gpu import nvrtc
 from gpu.backend import CudaBackend, macros_of
-from gpu.card import Card, write
+from gpu.card import Card, keep
 from gpu.comparison import failure
 from gpu.driver import CudaError, Gpu
 from gpu.machine import source_of
@@ -49,9 +49,7 @@ def verdict(gpu: Gpu, spec: Spec, recipe: Recipe) -> str:
     sources = [path.read_text(encoding="utf-8") for path in paths]
     about += [nvrtc.version(), *nvrtc.options(), *sources]
 
-    folder = cache_folder() / "cuda"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    path = folder / f"{digest_of(about, [])}.json"
+    path = cache_folder() / "cuda" / f"{digest_of(about, [])}.json"
     try:
         known = str(json.loads(path.read_bytes())["failure"])
         if not known or time.time() - path.stat().st_mtime < BAD_FOR_S:
@@ -60,7 +58,7 @@ def verdict(gpu: Gpu, spec: Spec, recipe: Recipe) -> str:
         pass
     # A bad verdict is kept too, for a day, so that each bank does not wait for it.
     bad = _tested(spec, recipe)
-    write(path, json.dumps({"failure": bad, **asdict(gpu)}).encode())
+    keep(path, json.dumps({"failure": bad, **asdict(gpu)}).encode())
     return bad
 
 
@@ -89,7 +87,7 @@ def main() -> None:
     spec, recipe = pickle.load(sys.stdin.buffer)
     try:
         bad = failure(CudaBackend(spec, recipe, Card()), EngineBackend(spec, recipe), recipe)
-    except (CudaError, BuildError, ValueError) as error:
+    except (CudaError, BuildError, ValueError, OSError) as error:
         bad = str(error)
     print(json.dumps(bad))
 
