@@ -12,6 +12,7 @@ import torch
 from model import preset
 from tests.banks import EVERY, SPEC, assert_all_same, assert_same, finish, make, pair, results
 from trainer import Bank, Outcome
+from trainer.data.hard_examples import CAPACITY, COUNT, OPERANDS
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems")
 
@@ -142,6 +143,25 @@ def test_torch_searches_errors_in_idle_slots_too():
     bank.backend.is_wrong = lambda theta_SP, tokens: rows.append(len(theta_SP)) or is_wrong(theta_SP, tokens)
     bank.advance()
     assert rows == [3]
+
+
+NO_BUFFERS = [
+    (COUNT, CAPACITY + 1), (COUNT, 10**12), (COUNT, -1),
+    (OPERANDS, 1e300), (OPERANDS, 1e10), (OPERANDS, 0.5), (OPERANDS, -1.0), (OPERANDS, float("nan")),
+]  # fmt: skip
+
+
+def test_a_state_with_errors_that_no_seed_can_have_is_not_used():
+    """The engine reads as many as it says, and digits of what they are."""
+    first, second = (Bank(SPEC, [pair(1, targeted=0.5)], compiled=False) for _ in range(2))
+    first.advance()
+    whole = first.save(0)
+    for name, value in NO_BUFFERS:
+        own = first.state[name]
+        first.state[name] = torch.full_like(own, value)
+        assert not second.restore(0, first.save(0)), (name, value)
+        first.state[name] = own
+    assert second.restore(0, first.save(0)) and first.save(0) == whole == second.save(0)
 
 
 def one_advanced(pair_, slots=2):

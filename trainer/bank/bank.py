@@ -216,7 +216,7 @@ class Bank:
         usable = {}
         for n, data in states.items():
             state = saved.unpack(data, self._key(n), self.tracker.records, self.state)
-            if state is not None:
+            if state is not None and hard_examples.are_possible(state.state, self.spec.task):
                 usable[n] = state
         self._vacate(list(usable))
         for n, (records, trained) in usable.items():
