@@ -12,6 +12,7 @@ import torch
 from model import preset
 from tests.banks import EVERY, SPEC, assert_all_same, assert_same, finish, make, pair, results
 from trainer import Bank, Outcome
+from trainer.bank import saved as saved_state
 from trainer.data.hard_examples import CAPACITY, COUNT, OPERANDS
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems")
@@ -170,11 +171,21 @@ def one_advanced(pair_, slots=2):
     return bank.save(0)
 
 
+def telling(evaluations):
+    """A state that says how many evaluations it has, with the digest of that."""
+    rest = one_advanced(pair(1))[saved_state.DIGEST :]
+    key, behind = rest[: saved_state.DIGEST], rest[saved_state.DIGEST + saved_state.HEAD.size :]
+    told = key + saved_state.HEAD.pack(evaluations, True) + behind
+    return saved_state.digest(told) + told
+
+
 STATES = {
     "empty": lambda: b"",
     "half": lambda: (data := one_advanced(pair(1)))[: len(data) // 2],
     "a bit of a tensor": lambda: (data := one_advanced(pair(1)))[:-1] + bytes([data[-1] ^ 1]),
     "more": lambda: one_advanced(pair(1)) + b"0",
+    "fewer evaluations than it has": lambda: telling(0),
+    "more evaluations than it has": lambda: telling(10**9),
     "another seed": lambda: one_advanced(pair(2)),
     "another recipe": lambda: one_advanced(pair(1, lr=0.01)),
     "no rule ends it": lambda: one_advanced(replace(pair(1), spared=True)),
