@@ -13,6 +13,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
+import model
 import trainer
 from gpu import nvrtc
 from gpu.backend import CudaBackend, macros_of
@@ -43,11 +44,7 @@ def verdict(gpu: Gpu, spec: Spec, recipe: Recipe) -> str:
         text,
         *headers.values(),
     ]
-    # Of all of trainer, because any of it may change the tapes.
-    folders = Path(trainer.__file__).parent, Path(__file__).parent
-    paths = [path for folder in folders for path in sorted(folder.rglob("*.py"))]
-    sources = [path.read_text(encoding="utf-8") for path in paths]
-    about += [nvrtc.version(), *nvrtc.options(), *sources]
+    about += [nvrtc.version(), *nvrtc.options(), *code_of(spec)]
 
     path = cache_folder() / "cuda" / f"{digest_of(about, [])}.json"
     try:
@@ -60,6 +57,20 @@ def verdict(gpu: Gpu, spec: Spec, recipe: Recipe) -> str:
     bad = _tested(spec, recipe)
     keep(path, json.dumps({"failure": bad, **asdict(gpu)}).encode())
     return bad
+
+
+def code_of(spec: Spec) -> list[str]:
+    """Return the texts of all code that may change the tapes of a spec."""
+    folders = Path(model.__file__).parent, Path(trainer.__file__).parent, Path(__file__).parent
+    paths = {path for folder in folders for path in folder.rglob("*.py")}
+    for place in spec.places():
+        file = getattr(sys.modules.get(place), "__file__", None)
+        # In a package: what a family's wide tensors are is said in a module beside its own.
+        if file and "." in place:
+            paths.update(Path(file).parent.glob("*.py"))
+        elif file:
+            paths.add(Path(file))
+    return [path.read_text(encoding="utf-8", errors="replace") for path in sorted(paths)]
 
 
 def _tested(spec: Spec, recipe: Recipe) -> str:

@@ -6,7 +6,9 @@ import errno
 import itertools
 import logging
 import os
+import sys
 import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -162,6 +164,27 @@ def test_whichever_call_of_the_cache_fails_cubin_and_verdict_are_used(untested, 
             break
     assert at > 10 and sorted(file.suffix for file in (folder / "cuda").iterdir()) == [".cubin", ".json"]
     assert {record.name for record in caplog.records} == {"trainer.gpu"} and "is not kept: " in caplog.text
+
+
+@pytest.mark.parametrize("changed", ["model/ops.py", "family/forward.py", "task.py"])
+def test_a_verdict_is_of_the_code_that_makes_wide_tensors(changed, untested, monkeypatch, tmp_path):
+    """Of another package too."""
+    for name in ("model/__init__.py", "model/ops.py", "family/spec.py", "family/forward.py", "task.py"):
+        file = tmp_path / name
+        file.parent.mkdir(exist_ok=True)
+        file.touch()
+    places = {"family.spec": tmp_path / "family" / "spec.py", "task": tmp_path / "task.py"}
+    for place, file in places.items():
+        monkeypatch.setitem(sys.modules, place, SimpleNamespace(__file__=str(file)))
+    monkeypatch.setattr(check, "model", SimpleNamespace(__file__=str(tmp_path / "model" / "__init__.py")))
+    monkeypatch.setattr(type(SPEC), "places", lambda spec: set(places))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
+    for _ in range(2):  # the second time it is known
+        check.verdict(CARD, SPEC, Recipe())
+        assert untested == ["verdict"]
+    (tmp_path / changed).write_text("changed = True\n")
+    check.verdict(CARD, SPEC, Recipe())
+    assert untested == ["verdict"] * 2
 
 
 def test_what_the_system_refuses_is_a_line(monkeypatch, caplog):
