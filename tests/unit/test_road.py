@@ -232,6 +232,14 @@ def test_a_net_that_is_none_of_the_target_with_ties_is_refused_before_it_trains(
         RoadBank(END, pairs(3, recipe=of_stages(WIDE, TIED)))
 
 
+def test_a_bank_takes_no_stages_and_a_road_nothing_else():
+    """A bank would train each seed once, by what its stages have in common."""
+    with pytest.raises(ValueError, match=r"stages is trained by trainer\.road\.RoadBank"):
+        Bank(END, pairs(3))
+    with pytest.raises(ValueError, match=r"without stages is trained by trainer\.Bank"):
+        RoadBank(END, pairs(3, recipe=replace(TO_57, stages=())))
+
+
 def test_a_start_does_not_go_with_stages():
     with pytest.raises(ValueError, match="stages draw their first"):
         Pair(TO_57, Seed.of(3), start=(0.0,) * 57).check(END)

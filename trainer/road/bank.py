@@ -54,6 +54,8 @@ class RoadBank:
         # One recipe, and not only one program: stages of another one would be other specs, and other banks.
         if len({pair.recipe for pair in pairs}) != 1:
             raise ValueError(DISAGREE)
+        if not pairs[0].recipe.stages:
+            raise ValueError("a recipe without stages is trained by trainer.Bank, and by no RoadBank")
         pairs[0].check(spec)
         check_stages(pairs[0].recipe)
         self.spec, self.pairs = spec, list(pairs)
