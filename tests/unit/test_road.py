@@ -176,6 +176,15 @@ def test_ended_from_outside_it_keeps_its_steps():
     assert finished(bank)[0].steps == 2100
 
 
+def test_seeds_of_another_recipe_are_refused_also_where_all_others_have_left():
+    bank = RoadBank(END, pairs(3))
+    bank.end([0])
+    bank.remove([0])
+    with pytest.raises(ValueError, match="recipes agree in"):
+        bank.add(pairs(4, recipe=replace(TO_57, lr=0.001)))
+    assert list(bank.add(pairs(4))) == [0]
+
+
 @pytest.mark.parametrize(
     "stages, words",
     [
