@@ -64,6 +64,10 @@ REFUSED_BY_A_BANK = [
     ({"ramp": 5}, "ramp=5 needs ties"),
     (RAMP | {"recycle_every": 4, "recycle_unless": [["token", 1]]}, "^recycle_every does not go with ramp$"),
     (
+        {"recycle_every": 5, "recycle_from": 15, "recycle_until": 10, "recycle_unless": [["token", 1]]},
+        "^recycle_until must not be before recycle_from, got 10 and 15$",
+    ),
+    (
         {"wd_schedule": "cyclical", "wd_period": 1, "steps": 20_000},
         "^wd_schedule=cyclical takes at most 15,900 cycles, got steps=20000 and wd_period=1$",
     ),
