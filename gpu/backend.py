@@ -165,13 +165,14 @@ class CudaBackend(EngineBackend):
 
 def macros_of(spec: Spec, kernel: Kernel, recipe: Recipe) -> Macros:
     """Return the macros for which the engine is compiled."""
-    # Where all blocks are one chunk, sums are complete when it ends and need no memory in between.
-    one_chunk = kernel.shape.get("CIRCLE", 0) and -(-recipe.batch // LANES) <= CHUNK
+    # Where all blocks are one chunk, sums are complete when it ends and need no memory in between: they are added up at
+    # once, and each thread of a team is left with that of an answer.
+    is_one_chunk = -(-recipe.batch // LANES) <= CHUNK and kernel.shape["ANSWERS"] <= LANES
     source = ",".join(map(str, sources(spec)))
     return {
         **kernel.shape,
         **(spec.task.macros or {}),
-        "SUMS_OF_CHUNK": int(one_chunk),
+        "SUMS_OF_CHUNK": int(is_one_chunk and kernel.shape.get("CIRCLE", 0)),
         "SOURCE": source,
         "PARKED_AT_ONCE": PARKED_AT_ONCE,
     }

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-import os
+import logging
 import tempfile
+from contextlib import suppress
 from ctypes import byref, c_int, c_uint64, c_void_p
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +16,7 @@ from gpu.machine import TEAMS, Memory, address_of, source_of
 from gpu.schedule import TEAM
 from gpu.structures import Exam, Program, Seeds, Sizes
 from model.spec import Kernel
+from trainer.engine.accelerators import LOG
 from trainer.engine.build import Macros, digest_of, name_of
 from trainer.engine.tape_graph import Array
 from trainer.files import durable
@@ -22,6 +24,7 @@ from trainer.files.installed import cache_folder
 
 LARGEST_SHARED = 8
 """Number of a function's attribute: most bytes of shared memory that a launch may ask for."""
+log = logging.getLogger(LOG)
 
 
 class Card:
@@ -181,21 +184,25 @@ def cubin(kernel: Kernel, macros: Macros, architecture: str) -> bytes:
     about = [nvrtc.version(), architecture, *nvrtc.options(), text, *headers.values()]
     digest = digest_of(about, [])
     folder = cache_folder() / "cuda"
-    folder.mkdir(mode=0o700, exist_ok=True)
     for path in folder.glob(f"{digest}.*.cubin"):
-        content = path.read_bytes()
-        if path.name == name_of(digest, content, "cubin"):
-            return content
-        # It was damaged, and would run on the GPU.
-        path.unlink(missing_ok=True)
+        with suppress(OSError):  # another process has removed it, or nothing may be changed there
+            content = path.read_bytes()
+            if path.name == name_of(digest, content, "cubin"):
+                return content
+            # It was damaged, and would run on the GPU.
+            path.unlink()
     content = nvrtc.compiled(text, headers, architecture)
-    write(folder / name_of(digest, content, "cubin"), content)
+    keep(folder / name_of(digest, content, "cubin"), content)
     return content
 
 
-def write(path: Path, content: bytes) -> None:
-    """Write a file of the cache, whole or not at all."""
-    handle, aside = tempfile.mkstemp(dir=path.parent)
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-    durable.move_in(Path(aside), path)
+def keep(path: Path, content: bytes) -> None:
+    """Write a file of the cache, whole or not at all. One that cannot be kept (a full disk) is a line in the log."""
+    try:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent) as aside:
+            whole = Path(aside) / path.name
+            whole.write_bytes(content)
+            durable.move_in(whole, path)
+    except OSError as error:
+        log.warning("%s: what was made is not kept: %s", path.parent, error.strerror or error)

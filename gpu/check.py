@@ -13,10 +13,11 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
+import model
 import trainer
 from gpu import nvrtc
 from gpu.backend import CudaBackend, macros_of
-from gpu.card import Card, write
+from gpu.card import Card, keep
 from gpu.comparison import failure
 from gpu.driver import CudaError, Gpu
 from gpu.machine import source_of
@@ -43,15 +44,9 @@ def verdict(gpu: Gpu, spec: Spec, recipe: Recipe) -> str:
         text,
         *headers.values(),
     ]
-    # Of all of trainer, because any of it may change the tapes.
-    folders = Path(trainer.__file__).parent, Path(__file__).parent
-    paths = [path for folder in folders for path in sorted(folder.rglob("*.py"))]
-    sources = [path.read_text(encoding="utf-8") for path in paths]
-    about += [nvrtc.version(), *nvrtc.options(), *sources]
+    about += [nvrtc.version(), *nvrtc.options(), *code_of(spec)]
 
-    folder = cache_folder() / "cuda"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    path = folder / f"{digest_of(about, [])}.json"
+    path = cache_folder() / "cuda" / f"{digest_of(about, [])}.json"
     try:
         known = str(json.loads(path.read_bytes())["failure"])
         if not known or time.time() - path.stat().st_mtime < BAD_FOR_S:
@@ -60,8 +55,22 @@ def verdict(gpu: Gpu, spec: Spec, recipe: Recipe) -> str:
         pass
     # A bad verdict is kept too, for a day, so that each bank does not wait for it.
     bad = _tested(spec, recipe)
-    write(path, json.dumps({"failure": bad, **asdict(gpu)}).encode())
+    keep(path, json.dumps({"failure": bad, **asdict(gpu)}).encode())
     return bad
+
+
+def code_of(spec: Spec) -> list[str]:
+    """Return the texts of all code that may change the tapes of a spec."""
+    folders = Path(model.__file__).parent, Path(trainer.__file__).parent, Path(__file__).parent
+    paths = {path for folder in folders for path in folder.rglob("*.py")}
+    for place in spec.places():
+        file = getattr(sys.modules.get(place), "__file__", None)
+        # In a package: what a family's wide tensors are is said in a module beside its own.
+        if file and "." in place:
+            paths.update(Path(file).parent.glob("*.py"))
+        elif file:
+            paths.add(Path(file))
+    return [path.read_text(encoding="utf-8", errors="replace") for path in sorted(paths)]
 
 
 def _tested(spec: Spec, recipe: Recipe) -> str:
@@ -89,7 +98,7 @@ def main() -> None:
     spec, recipe = pickle.load(sys.stdin.buffer)
     try:
         bad = failure(CudaBackend(spec, recipe, Card()), EngineBackend(spec, recipe), recipe)
-    except (CudaError, BuildError, ValueError) as error:
+    except (CudaError, BuildError, ValueError, OSError) as error:
         bad = str(error)
     print(json.dumps(bad))
 

@@ -216,7 +216,7 @@ def checked_backend(spec: Spec, recipe: Recipe) -> CheckedBackend | None:
             return CheckedBackend(spec, recipe, Card())
         if visible:
             why = f"the CUDA engine failed its test on {visible[0].name}: {why}"
-    except (CudaError, ValueError) as error:
+    except (CudaError, ValueError, OSError) as error:
         why = str(error)
     if why:
         log.warning("%s; training by the CPU engine", why)

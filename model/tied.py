@@ -29,6 +29,7 @@ Ties = tuple[int, ...]
 """For each entry of θ: 0 for zero, k or -k for plus or minus the k-th number, from 1 on."""
 MOST_PRODUCTS = 1 << 24
 """Of entries and numbers, in memory at once where θ are projected: 128 MB."""
+UNTIED = "base must be a spec that is not tied itself"
 CONSTRAINT = re.compile(r"\s*(\w+\[[^]=]*\])\s*=\s*(?:(0)|(-?)\s*(\w+\[[^]=]*\]))\s*")
 
 
@@ -46,7 +47,7 @@ class Tied(Spec, listed=False):
 
     def __post_init__(self) -> None:
         if not isinstance(self.base, Spec) or isinstance(self.base, Tied):
-            raise ValueError("base must be a spec that is not tied itself")
+            raise ValueError(UNTIED)
         if len(self.ties) != self.base.params:
             raise ValueError(f"ties must be {self.base.params} entries for this base, got {len(self.ties)}")
         # Frozen, but still being made: ties that say the same must be one spec, with one key.
@@ -67,6 +68,8 @@ class Tied(Spec, listed=False):
             raise ValueError(f"a tied spec has base and ties, and no {next(iter(unknown))!r:.80}")
         if not isinstance(base, Mapping) or not isinstance(base.get("family"), str):
             raise ValueError("base must be a mapping with a family")
+        if base["family"] == cls.family:  # before it is made: it may have a base in a base, hundreds deep
+            raise ValueError(UNTIED)
         spec = make_spec(**base)
         if isinstance(ties, str) or not isinstance(ties, Mapping | Sequence):
             raise ValueError(f"ties must be lists by tensor, or a list of constraints, got {ties!r:.80}")

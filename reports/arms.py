@@ -121,7 +121,7 @@ def read_arms(configurations: Sequence[Row], seeds: Iterable[SeedRecord]) -> lis
             recipe = _recipe_fields(row)
             if not _is_derived(row, recipe):
                 arms[key] = _arm(row, recipe, by_arm.get(key, {}))
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise UserError(f"configuration {row['configuration']!r:.80}: {error}") from None
     return [arm for arm in arms.values() if arm.n]
 

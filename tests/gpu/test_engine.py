@@ -137,6 +137,13 @@ def test_a_batch_of_more_than_a_chunk_has_the_cpus_bits():
     assert_trains_alike(bank, emulated(bank), (2,), (0, LATER))
 
 
+def test_more_answers_than_threads_have_the_cpus_bits():
+    """A circle's kernel then has no thread for each answer's sum, and keeps them in memory."""
+    bank = bank_of(preset("57p addition digits=15"), batch=16)
+    assert bank.spec.answers == 17
+    assert_trains_alike(bank, emulated(bank), (2,))
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("name", ["57p", "100p", "262p"])
 def test_nvrtc_rounds_as_the_cpu_does(name):

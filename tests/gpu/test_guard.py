@@ -2,20 +2,26 @@
 
 import ctypes
 import dataclasses
+import errno
+import itertools
 import logging
+import os
+import sys
 import threading
+from types import SimpleNamespace
 
 import pytest
 
 from benchmarks.gpu import wave_of
 from gpu import check, driver, guard, nvrtc
 from gpu.backend import CudaBackend
-from gpu.card import Card
+from gpu.card import Card, cubin
 from gpu.driver import CudaError
 from gpu.guard import CheckedBackend
 from tests import needs_compiler
 from tests.banks import SPEC, assert_all_same, finish, pair, results
-from trainer import Bank
+from tests.crashes import failing
+from trainer import Bank, Recipe
 
 pytestmark = [needs_compiler, pytest.mark.usefixtures("few_selection_problems")]
 
@@ -132,6 +138,63 @@ def test_a_gpu_that_fails_later_is_replaced(how, after, name, why, gpu, librarie
     programs, said = trained(caplog)
     assert said == [f"{why}; training by the CPU engine"]
     assert programs.name == name
+
+
+CARD = driver.Gpu("Stand-in", "sm_90", 1, 227 << 10, 1_980, "CUDA 13.0")
+
+
+@pytest.fixture
+def untested(monkeypatch):
+    """Neither compile nor test anything. Returns what was asked for."""
+    asked = []
+    monkeypatch.setattr(nvrtc, "version", lambda: "13.0")
+    monkeypatch.setattr(nvrtc, "compiled", lambda *_: asked.append("cubin") or b"cubin")
+    monkeypatch.setattr(check, "_tested", lambda *_: asked.append("verdict") or "")
+    return asked
+
+
+def test_whichever_call_of_the_cache_fails_cubin_and_verdict_are_used(untested, monkeypatch, tmp_path, caplog):
+    for at in itertools.count(1):
+        folder = tmp_path / str(at)
+        folder.mkdir(mode=0o700)
+        monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(folder))
+        with failing(at) as calls:
+            assert cubin(SPEC.kernel(), {}, "sm_90") == b"cubin" and check.verdict(CARD, SPEC, Recipe()) == ""
+        if len(calls) < at:
+            break
+    assert at > 10 and sorted(file.suffix for file in (folder / "cuda").iterdir()) == [".cubin", ".json"]
+    assert {record.name for record in caplog.records} == {"trainer.gpu"} and "is not kept: " in caplog.text
+
+
+@pytest.mark.parametrize("changed", ["model/ops.py", "family/forward.py", "task.py"])
+def test_a_verdict_is_of_the_code_that_makes_wide_tensors(changed, untested, monkeypatch, tmp_path):
+    """Of another package too."""
+    for name in ("model/__init__.py", "model/ops.py", "family/spec.py", "family/forward.py", "task.py"):
+        file = tmp_path / name
+        file.parent.mkdir(exist_ok=True)
+        file.touch()
+    places = {"family.spec": tmp_path / "family" / "spec.py", "task": tmp_path / "task.py"}
+    for place, file in places.items():
+        monkeypatch.setitem(sys.modules, place, SimpleNamespace(__file__=str(file)))
+    monkeypatch.setattr(check, "model", SimpleNamespace(__file__=str(tmp_path / "model" / "__init__.py")))
+    monkeypatch.setattr(type(SPEC), "places", lambda spec: set(places))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
+    for _ in range(2):  # the second time it is known
+        check.verdict(CARD, SPEC, Recipe())
+        assert untested == ["verdict"]
+    (tmp_path / changed).write_text("changed = True\n")
+    check.verdict(CARD, SPEC, Recipe())
+    assert untested == ["verdict"] * 2
+
+
+def test_what_the_system_refuses_is_a_line(monkeypatch, caplog):
+    def refused(*_):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(guard, "gpus", lambda: ((CARD,), ""))
+    monkeypatch.setattr(guard, "verdict", refused)
+    assert guard.checked_backend(SPEC, Recipe()) is None
+    assert caplog.messages == ["[Errno 5] Input/output error; training by the CPU engine"]
 
 
 def test_what_lies_beside_is_not_imported_by_the_process_that_asks_the_driver(here, monkeypatch):

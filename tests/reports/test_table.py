@@ -234,6 +234,7 @@ def rows_of_a_module(**changes):
     [
         ("model.module", "net.py:\x1b[31mNet"), ("model.digest", "\n# a"), ("model.constraints", '{"a b": 1}'),
         ("model.constraints", "[1]"), ("model.constraints", "{"), ("model.args.width", {"a": 1}),
+        ("model.constraints", "[" * 9_999), ("recipe.curriculum", "[" * 9_999),
         ("model.args.width", "\x1b[31m"), ("model.args.a\nb", 1), ("model.task", "\x07"),
     ],
 )  # fmt: skip

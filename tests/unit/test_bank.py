@@ -12,6 +12,8 @@ import torch
 from model import preset
 from tests.banks import EVERY, SPEC, assert_all_same, assert_same, finish, make, pair, results
 from trainer import Bank, Outcome
+from trainer.bank import saved as saved_state
+from trainer.data.hard_examples import CAPACITY, COUNT, OPERANDS
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems")
 
@@ -144,10 +146,37 @@ def test_torch_searches_errors_in_idle_slots_too():
     assert rows == [3]
 
 
+NO_BUFFERS = [
+    (COUNT, CAPACITY + 1), (COUNT, 10**12), (COUNT, -1),
+    (OPERANDS, 1e300), (OPERANDS, 1e10), (OPERANDS, 0.5), (OPERANDS, -1.0), (OPERANDS, float("nan")),
+]  # fmt: skip
+
+
+def test_a_state_with_errors_that_no_seed_can_have_is_not_used():
+    """The engine reads as many as it says, and digits of what they are."""
+    first, second = (Bank(SPEC, [pair(1, targeted=0.5)], compiled=False) for _ in range(2))
+    first.advance()
+    whole = first.save(0)
+    for name, value in NO_BUFFERS:
+        own = first.state[name]
+        first.state[name] = torch.full_like(own, value)
+        assert not second.restore(0, first.save(0)), (name, value)
+        first.state[name] = own
+    assert second.restore(0, first.save(0)) and first.save(0) == whole == second.save(0)
+
+
 def one_advanced(pair_, slots=2):
     bank = Bank(SPEC, [pair_], slots=slots, compiled=False)
     bank.advance()
     return bank.save(0)
+
+
+def telling(evaluations):
+    """A state that says how many evaluations it has, with the digest of that."""
+    rest = one_advanced(pair(1))[saved_state.DIGEST :]
+    key, behind = rest[: saved_state.DIGEST], rest[saved_state.DIGEST + saved_state.HEAD.size :]
+    told = key + saved_state.HEAD.pack(evaluations, True) + behind
+    return saved_state.digest(told) + told
 
 
 STATES = {
@@ -155,6 +184,8 @@ STATES = {
     "half": lambda: (data := one_advanced(pair(1)))[: len(data) // 2],
     "a bit of a tensor": lambda: (data := one_advanced(pair(1)))[:-1] + bytes([data[-1] ^ 1]),
     "more": lambda: one_advanced(pair(1)) + b"0",
+    "fewer evaluations than it has": lambda: telling(0),
+    "more evaluations than it has": lambda: telling(10**9),
     "another seed": lambda: one_advanced(pair(2)),
     "another recipe": lambda: one_advanced(pair(1, lr=0.01)),
     "no rule ends it": lambda: one_advanced(replace(pair(1), spared=True)),

@@ -138,6 +138,9 @@ def test_a_field_that_no_recipe_has_is_one_line(home):
 
 EARLIER = {
     "recycle_every does not go with ramp": {"ramp": 100, "recycle_every": 1_000, "recycle_unless": [["token", 1]]},
+    "recycle_until must not be before recycle_from, got 3000 and 4000": {
+        "recycle_every": 1_000, "recycle_until": 3_000, "recycle_unless": [["token", 1]],
+    },
     "wd_schedule=cyclical takes at most 15,900 cycles, got steps=20000 and wd_period=1": {
         "wd_schedule": "cyclical", "wd_period": 1, "steps": 20_000,
     },

@@ -7,6 +7,7 @@ from model import preset
 from model.tied import constrained, project, selection_matrix
 from tests import CERTIFICATES
 from tests.banks import finish
+from tests.commands import refusal
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.checkpoints.checkpoint import Checkpoint
 
@@ -49,6 +50,14 @@ def test_before_the_ramp_has_ended_nothing_counts():
     done = trained([Pair(still, Seed.of(1), start, constrained(SPEC, []))], compiled=False)[0]
     assert done.curve_EM[:, 0].tolist() == [1.0, 1.0]
     assert (done.grok_step, done.best_step) == (40, 40)
+
+
+@pytest.mark.parametrize("number", [47, -47, 10**30, True, 1.0])
+def test_ties_of_numbers_that_a_model_has_not_are_refused(number):
+    """The engine writes by them."""
+    ties = (*constrained(SPEC, [])[:-1], number)
+    said = refusal(ValueError, Bank, SPEC, [Pair(recipe(), Seed.of(1), ties=ties)])
+    assert said == f"ties must be whole numbers from -46 to 46, got {number!r}"
 
 
 def test_a_pair_starts_where_it_is_told():

@@ -1,5 +1,6 @@
 """A recipe is groups of fields put together: its keys stay, and what cannot be is one line that names the field."""
 
+import base64
 import math
 import re
 
@@ -23,6 +24,7 @@ def test_a_recipe_survives_plain_values():
 # Errors, each of one line
 
 OTHER = Teacher(preset("456p"), tuple(preset("456p").initial(1).tolist())).word
+NESTED = "0" * 12 + ":" + base64.b64encode(b"[" * 100_000 + b"\n").decode()
 RAMP = {"steps": 24, "eval_every": 4, "fade_start": 4, "fade_end": 8, "ramp_start": 12, "ramp": 4}
 REFUSED = [
     # numbers
@@ -43,6 +45,7 @@ REFUSED = [
     (RAMP | {"ramp_start": 22}, r"ramp_start must leave the ramp its steps, got 22 \+ 4 > 24"),
     ({"distill_alpha": 0.5}, "distill_alpha=0.5 needs teacher"),
     ({"teacher": "a" * 2_000_000, "distill_alpha": 0.5}, "^teacher must be .* fewer than 196,608 numbers, got 2,0"),
+    ({"teacher": NESTED, "distill_alpha": 0.5}, "^teacher must be a checkpoint.s folder"),
     ({"recycle_every": 2_000}, "recycle_every=2000 needs recycle_unless"),
     ({"recycle_every": 2_000, "recycle_unless": [["odd", "high"]]}, "recycle_unless must be pairs"),
     ({"again_at": 4_000}, "again_at=4000 needs again_unless"),
@@ -60,6 +63,10 @@ REFUSED_BY_A_BANK = [
     ({"teacher": OTHER, "distill_alpha": 0.5}, "^teacher must have 57p's sequence of tokens, which 456p .* has not"),
     ({"ramp": 5}, "ramp=5 needs ties"),
     (RAMP | {"recycle_every": 4, "recycle_unless": [["token", 1]]}, "^recycle_every does not go with ramp$"),
+    (
+        {"recycle_every": 5, "recycle_from": 15, "recycle_until": 10, "recycle_unless": [["token", 1]]},
+        "^recycle_until must not be before recycle_from, got 10 and 15$",
+    ),
     (
         {"wd_schedule": "cyclical", "wd_period": 1, "steps": 20_000},
         "^wd_schedule=cyclical takes at most 15,900 cycles, got steps=20000 and wd_period=1$",

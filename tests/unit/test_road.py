@@ -6,6 +6,8 @@ from datetime import date
 
 import pytest
 import torch
+from safetensors.torch import load as from_bytes
+from safetensors.torch import save as to_bytes
 
 from model import preset
 from model.parts import orders
@@ -15,6 +17,7 @@ from tests import CERTIFICATES
 from tests.banks import finish
 from tests.commands import refusal
 from trainer import Bank, Pair, Recipe, Seed
+from trainer.bank.saved import DIGEST, digest
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.data.problems import selection
 from trainer.outcomes import Outcome
@@ -105,6 +108,36 @@ def test_what_is_damaged_or_anothers_is_not_used_but_an_earlier_versions_is(monk
     assert bank.restore(0, own)
 
 
+def forged(state, **changes):
+    """A seed's state that tells something else, with the digest of that."""
+    tensors = from_bytes(state[DIGEST:])
+    told = json.loads(tensors["facts"].numpy().tobytes()) | changes
+    tensors["facts"] = torch.tensor([*json.dumps(told).encode()], dtype=torch.uint8)
+    data = to_bytes(tensors)
+    return digest(data) + data
+
+
+WIDEST = road_of(TO_57)[0].spec.params
+MADE_UP = {
+    "ties of no number": {"tries": [["", [1_000_000] * WIDEST]]},
+    "ties without a ramp": {"tries": [["", [*range(1, WIDEST + 1)]]]},
+    "ties that are none": {"tries": [["", 5]]},
+    "another outcome": {"outcome": "won"},
+    "another stage": {"stage": 99},
+    "nets without places": {"nets": []},
+    "a net without numbers": {"ended": {"0": {}}},
+}
+
+
+@pytest.mark.parametrize("changes", MADE_UP.values(), ids=MADE_UP)
+def test_a_state_that_somebody_made_up_is_not_used(changes):
+    """The engine writes by the numbers of ties."""
+    bank = RoadBank(END, pairs(3))
+    own = bank.save(0)
+    assert not bank.restore(0, forged(own, **changes))
+    assert bank.restore(0, forged(own))
+
+
 def of_stages(*stages, **fields):
     return Recipe(**PLAIN | {"steps": 5_000} | fields, stages=stages)
 
@@ -141,6 +174,15 @@ def test_ended_from_outside_it_keeps_its_steps():
     assert bank.newest()[1]["step"] == 100
     bank.remove([1])
     assert finished(bank)[0].steps == 2100
+
+
+def test_seeds_of_another_recipe_are_refused_also_where_all_others_have_left():
+    bank = RoadBank(END, pairs(3))
+    bank.end([0])
+    bank.remove([0])
+    with pytest.raises(ValueError, match="recipes agree in"):
+        bank.add(pairs(4, recipe=replace(TO_57, lr=0.001)))
+    assert list(bank.add(pairs(4))) == [0]
 
 
 @pytest.mark.parametrize(
@@ -197,6 +239,14 @@ def test_plain_values_say_all_of_the_stages():
 def test_a_net_that_is_none_of_the_target_with_ties_is_refused_before_it_trains():
     with pytest.raises(ValueError, match=r"stage tied: .*(with ties|must have shape)"):
         RoadBank(END, pairs(3, recipe=of_stages(WIDE, TIED)))
+
+
+def test_a_bank_takes_no_stages_and_a_road_nothing_else():
+    """A bank would train each seed once, by what its stages have in common."""
+    with pytest.raises(ValueError, match=r"stages is trained by trainer\.road\.RoadBank"):
+        Bank(END, pairs(3))
+    with pytest.raises(ValueError, match=r"without stages is trained by trainer\.Bank"):
+        RoadBank(END, pairs(3, recipe=replace(TO_57, stages=())))
 
 
 def test_a_start_does_not_go_with_stages():

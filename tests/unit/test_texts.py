@@ -226,7 +226,8 @@ LATE = {
     "recipe: {l1_lambda: 0.1, l1_entries: [fc1], l1_start: 50000, l1_rise: 20000}":
         "l1_rise 70,000: after the last step, 60,000",
     "recipe: {freeze: [[90000, arc], [10, fc1]]}": "freeze 90,000: after the last step, 60,000",
-    f"recipe: {{{RECYCLED}, recycle_from: 61000}}": "recycle_from 61,000: after the last step, 60,000",
+    f"recipe: {{{RECYCLED}, recycle_from: 61000, recycle_until: 61000}}":
+        "recycle_from 61,000: after the last step, 60,000",
     "configurations: [{}, {recipe: {steps: 40000}}, {recipe: {steps: 30000}}]":
         "*40,000 (1 of 3 configurations); others in 1 more",
     "recipe: {steps: 40000}\nspace: {recipe.fade_end: {int: [16000, 60000]}}": "",

@@ -76,6 +76,14 @@ def test_ties_that_cannot_be(words, says):
     assert says in refusal(ValueError, make_spec, "tied", base=preset("46p").as_dict(), ties=words)
 
 
+def test_a_tied_base_is_refused_before_it_is_made():
+    """A stranger's may have bases in bases, deeper than Python calls."""
+    values = tied().as_dict()
+    for _ in range(600):
+        values = {"family": "tied", "base": values, "ties": []}
+    assert refusal(ValueError, make_spec, **values) == "base must be a spec that is not tied itself"
+
+
 # It is a spec like any other
 
 

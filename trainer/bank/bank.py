@@ -62,7 +62,7 @@ class Bank:
     and are a hundred times slower. Each seed trains as long as its recipe says, unless its pair has rules, such as
     `trainer.HOPELESS`: those of a study have.
 
-    Raises ValueError if there is no pair or slot, or the recipes' programs differ.
+    Raises ValueError if there is no pair or slot, the recipes' programs differ, or they have stages.
 
         >>> from model import preset
         >>> from trainer import Bank, Pair, Recipe, Seed
@@ -82,10 +82,12 @@ class Bank:
     ):
         if len({p.program() for p in pairs}) != 1:
             raise ValueError(DISAGREE)
+        recipe = pairs[0].recipe  # of what shapes the program, it speaks for all
+        if recipe.stages:
+            raise ValueError("a recipe with stages is trained by trainer.road.RoadBank, and by no Bank")
         for pair in pairs:
             pair.check(spec)
         self.spec, self.pairs = spec, list(pairs)
-        recipe = pairs[0].recipe  # of what shapes the program, it speaks for all
         self.program = pairs[0].program()
         self.eval_every = recipe.eval_every
         self.optimiser = optimiser_of(recipe)
@@ -216,7 +218,7 @@ class Bank:
         usable = {}
         for n, data in states.items():
             state = saved.unpack(data, self._key(n), self.tracker.records, self.state)
-            if state is not None:
+            if state is not None and hard_examples.are_possible(state.state, self.spec.task):
                 usable[n] = state
         self._vacate(list(usable))
         for n, (records, trained) in usable.items():

@@ -82,11 +82,15 @@ def unpack(data: bytes, key: bytes, records: Table, state: Table) -> Saved | Non
     rest = data[DIGEST:]
     if not _is_whole(data) or rest[:DIGEST] != key:
         return None
-    evaluations, is_in_training = HEAD.unpack_from(rest, DIGEST)
     reader = _Reader(rest, DIGEST + HEAD.size)
-    found = reader.records(records, evaluations)
-    trained = sorted(state.items()) if is_in_training else []
-    return Saved(found, {name: reader.next(t.dtype, t.shape[1:]) for name, t in trained})
+    try:
+        evaluations, is_in_training = HEAD.unpack_from(rest, DIGEST)
+        found = reader.records(records, evaluations)
+        trained = sorted(state.items()) if is_in_training else []
+        tensors = {name: reader.next(t.dtype, t.shape[1:]) for name, t in trained}
+    except (ValueError, struct.error):  # it ends before its parts do
+        return None
+    return Saved(found, tensors) if reader.place == len(rest) else None
 
 
 def result_of(pair: Pair, spec: Spec, data: bytes) -> Result | None:

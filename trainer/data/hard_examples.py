@@ -8,13 +8,14 @@ Axes: S slot, R row, B problem of a step, N problem of the pool, M error of the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from model.counter import APART, GOLDEN, fraction, mix, words
+from model.tasks import Rows, Task, in_columns
 
 POOL = 2_048  # problems searched at an evaluation
 CAPACITY = 64
@@ -30,6 +31,32 @@ def empty_buffer(slots: int, device: torch.device | str) -> dict[str, Tensor]:
         OPERANDS: torch.zeros(slots, 2, CAPACITY, dtype=torch.float64, device=device),
         COUNT: torch.zeros(slots, dtype=torch.int64, device=device),
     }
+
+
+def are_possible(state: Mapping[str, Tensor], task: Task) -> bool:
+    """True if a state has no buffers, or such as a seed can have: the engine reads by what is in them.
+
+    task: whose problems the errors are.
+    """
+    if COUNT not in state:
+        return True
+    are_few = (state[COUNT] >= 0) & (state[COUNT] <= CAPACITY)
+    if task.macros is None:  # torch alone draws its problems, whose operands may be any
+        return bool(are_few.all())
+    # In all places: those without an error have zeros, or errors of a seed that was in the slot before.
+    operands_S2M = state[OPERANDS]
+    limits_21 = torch.tensor(_limits(task))[:, None]
+    are_whole = operands_S2M == operands_S2M.floor()
+    are_asked = are_whole & (operands_S2M >= 0) & (operands_S2M < limits_21)
+    return bool(are_few.all() and are_asked.all())
+
+
+def _limits(task: Task) -> tuple[int, int]:
+    """Return what the two numbers of the problems that the engine draws are below."""
+    if isinstance(task, Rows):
+        return task.count, 1
+    first, second = in_columns(task).limits
+    return first, first if second == 1 else second  # of a task of one number two are drawn
 
 
 def pool_seed(data_seed_S: Tensor) -> Tensor:

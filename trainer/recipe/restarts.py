@@ -126,12 +126,15 @@ class Recycle(Group):
 
 
 def check_recycle(spec: Spec, recipe: Any) -> None:
-    """Raise ValueError unless a spec has units to recycle, and no ramp, and the probes that a recipe names."""
+    """Raise ValueError unless a spec has units to recycle, and a recipe steps for it, no ramp and known probes."""
     if recipe.recycle_every and spec.recycled() is None:
         raise ValueError("recycle_every needs a model with the probe `switches` and two hidden units")
     # Probes see θ with the ties in it, and units are changed in θ without them.
     if recipe.recycle_every and recipe.ramp:
         raise ValueError("recycle_every does not go with ramp")
+    first, last = recipe.recycle_from, recipe.recycle_until
+    if recipe.recycle_every and last < first:
+        raise ValueError(f"recycle_until must not be before recycle_from, got {last} and {first}")
     check_thresholds("recycle_unless", recipe.recycle_unless, spec.probes())
 
 

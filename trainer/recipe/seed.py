@@ -96,6 +96,10 @@ class Pair:
         for name, values in (("start", self.start), ("ties", self.ties)):
             if values is not None and len(values) != params:
                 raise ValueError(f"{name} must be {params} entries for this spec, got {len(values)}")
+        # The engine writes by these numbers.
+        wrong = [k for k in self.ties or () if type(k) is not int or abs(k) > params]
+        if wrong:
+            raise ValueError(f"ties must be whole numbers from {-params} to {params}, got {wrong[0]!r:.80}")
         if self.recipe.ramp and not self.recipe.stages and self.ties is None:
             raise ValueError(f"ramp={self.recipe.ramp} needs ties, and this pair has none")
 

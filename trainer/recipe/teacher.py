@@ -9,7 +9,6 @@ neither a worker nor a checkpoint's provenance needs a file.
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import json
 import struct
@@ -113,7 +112,7 @@ def teacher_of(word: str) -> Teacher:
         spec = make_spec(family, **options)
     except Untrusted:  # says what lets it run
         raise
-    except (ValueError, TypeError, struct.error, binascii.Error):  # any text may be there
+    except (ValueError, TypeError, struct.error, RecursionError):  # any text may be there
         raise ValueError(f"teacher must be {FORM}, got {word!r:.80}") from None
     # A word that somebody shortened or edited is no teacher, though it may still decode.
     is_whole = _digest(content) == digest and len(theta) == spec.params

@@ -54,10 +54,13 @@ class RoadBank:
         # One recipe, and not only one program: stages of another one would be other specs, and other banks.
         if len({pair.recipe for pair in pairs}) != 1:
             raise ValueError(DISAGREE)
+        recipe = pairs[0].recipe
+        if not recipe.stages:
+            raise ValueError("a recipe without stages is trained by trainer.Bank, and by no RoadBank")
         pairs[0].check(spec)
-        check_stages(pairs[0].recipe)
-        self.spec, self.pairs = spec, list(pairs)
-        self.stages = road_of(pairs[0].recipe)
+        check_stages(recipe)
+        self.spec, self.recipe, self.pairs = spec, recipe, list(pairs)
+        self.stages = road_of(recipe)
         self.slots = len(pairs) if slots is None else slots
         self.device, self.compiled = device, compiled
         self.travellers = [Traveller(pair) for pair in pairs]
@@ -145,8 +148,7 @@ class RoadBank:
 
     def add(self, pairs: Sequence[Pair]) -> range:
         """Append seeds. Return their numbers. Raises ValueError if their recipe is another one."""
-        known = self.pairs or pairs  # all may have ended and been removed
-        if {pair.recipe for pair in pairs} - {known[0].recipe}:
+        if {pair.recipe for pair in pairs} - {self.recipe}:
             raise ValueError(DISAGREE)
         first = len(self.pairs)
         self.pairs += pairs

@@ -31,6 +31,9 @@ from trainer.recipe.stages import Stage, Try, Whole, end_of, road_of
 if TYPE_CHECKING:
     from trainer.recipe.stages import Losses
 
+UNUSABLE = (SafetensorError, ValueError, TypeError, LookupError, AttributeError, RuntimeError, OverflowError)
+"""Errors of a saved state that somebody made up."""
+
 
 @dataclass(frozen=True)
 class Net:
@@ -260,18 +263,29 @@ class Traveller:
     def restore(self, data: bytes, slots: int | None = None) -> dict[int, bytes] | None:
         """Set the traveller back to a state. Return the states of its open trainings, by place.
 
-        Return None, and change nothing, if the state is damaged or another seed's.
+        Return None if the state is damaged or another seed's; the traveller is then not to be used.
         """
         if data[:DIGEST] != digest(data[DIGEST:]):
             return None
-        # Whole, but perhaps written by another version, or by a bank without stages.
+        # Whole, but perhaps written by another version, by a bank without stages, or by anyone.
         try:
             tensors = from_bytes(data[DIGEST:])
             facts = json.loads(tensors["facts"].numpy().tobytes())
-        except (SafetensorError, ValueError, KeyError):
+            if facts["key"] != self._key(slots):
+                return None
+            self._take(facts, tensors)
+            # A bank would refuse them, and then it is too late.
+            for pair in map(self.pair_of, self.open_places):
+                pair.check(self.stage.spec)
+                if (pair.ties is None) != (type(self.stage.narrows) is Whole):
+                    return None
+        except UNUSABLE:
             return None
-        if facts["key"] != self._key(slots):
-            return None
+        places = [place for place in range(len(self.leg.tries)) if f"state.{place}" in tensors]
+        return {place: tensors[f"state.{place}"].numpy().tobytes() for place in places}
+
+    def _take(self, facts: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+        """Take what `save` has told."""
         self.outcome = Outcome(facts["outcome"]) if facts["outcome"] else None
         self.spent, self.counts, self.grokked = facts["spent"], facts["counts"], facts["grokked"]
         self.incoming = list(_load("incoming", facts, tensors).values())
@@ -284,8 +298,6 @@ class Traveller:
             before.append(tensors[f"before.{place}"])
         ended = _load("ended", facts, tensors)
         self.leg = Leg(facts["stage"], facts["is_longer"], tries, before, ended)
-        places = [place for place in range(len(tries)) if f"state.{place}" in tensors]
-        return {place: tensors[f"state.{place}"].numpy().tobytes() for place in places}
 
     def _key(self, slots: int | None) -> str:
         # What differs from the defaults, as in a bank's key: a release that adds a field begins no road anew.

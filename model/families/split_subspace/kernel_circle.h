@@ -63,6 +63,7 @@ struct Attention {
     APART void pull(const Wide& __restrict w, const Tables& tables, const Token* blocks, int count, int head, int t,
                     Far& __restrict far, Wide& gradient) {
 #if SUMS_OF_CHUNK  // all blocks are one chunk: nothing was added before, and nothing will be
+        static_assert(ANSWERS <= LANES);  // each thread is left with the sum of the answer of its number
         V sums[LANES];
         ALL(a, LANES) sums[a] = one(0);
 #else
