@@ -50,6 +50,7 @@ def check_module(spec: Module, is_trained: bool = False) -> None:
         _check_parts(spec, is_trained)
         # The same seed by another load of its text, and another seed: what a seed does not say, or all share, differs.
         first, second, other = build(spec, 0), build(again(spec), 0), build(spec, 1)
+        _check_memory(dict(first.named_parameters()))
         _check_draws(first, second, other)
         if is_trained:
             _check_seeds(spec)
@@ -83,7 +84,6 @@ def _check_parts(spec: Module, is_trained: bool) -> None:
         raise ValueError("two parameters have one name once dots are underscores")
     if not 0 < spec.params <= MOST_PARAMS:
         raise ValueError(too_many(spec.params))
-    _check_memory(named)
 
     constraints_of(spec)
     for kind in spec.parts.values():

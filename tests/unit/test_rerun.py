@@ -151,7 +151,7 @@ REFUSED = {
     ),
     "start": (
         {"provenance": {"trained": "from a parent", "start": {"spec": {"family": "rope"}, "theta": [10**400]}}},
-        "its provenance has no start: ",
+        "its provenance has no start: *",
     ),
     "slots": (
         {"provenance": {"trained": "from scratch", "environment": {"slots": "x"}}},
