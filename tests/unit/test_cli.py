@@ -201,7 +201,7 @@ def test_a_plan_for_a_cluster_does_not_ask_this_machine_for_room(monkeypatch):
     assert here.endswith("accelerator_type chooses among the nodes of a cluster (RAY_ADDRESS), and there is none")
     monkeypatch.setenv("RAY_ADDRESS", "head:6379")
     *_, last = done("run", "some.yaml", "--dry-run").splitlines()
-    assert says("planned for one bank, on a node of head:6379: here there is no room (resources.cpu: *)", last)
+    assert says(last, "planned for one bank, on a node of head:6379: here there is no room (resources.cpu: *)")
 
 
 OF_A_STUDY = ["status 57p", "stop 57p", "delete 57p", "best 57p", "table 57p", "report 57p -o x.html",
