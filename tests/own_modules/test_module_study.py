@@ -3,8 +3,6 @@
 import json
 import re
 import shutil
-import subprocess
-import sys
 from importlib import import_module
 from itertools import product
 from pathlib import Path
@@ -16,7 +14,7 @@ from model.trust import NAMED
 from search.errors import UserError
 from search.study.file import load_study, parse_study
 from tests import ROOT, needs_plugins
-from tests.commands import call, done, own_environment, refusal, refused_for_its_task
+from tests.commands import call, done, python, refusal, refused_for_its_task
 from tests.homes import unpictured
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.files import trusted
@@ -243,9 +241,7 @@ def test_the_tutorials_net_study_and_loading_in_torch_alone_work():
     spec = parse_study(study, "mod97.yaml").base_spec
     assert f"{spec.params:,} parameters" in text and f"SHA-256 {spec.digest[:12]}" in text
     Checkpoint(spec, spec.initial(0)).save("best")
-    words = [sys.executable, "-c", alone]
-    ended = subprocess.run(words, cwd="best", env=own_environment(), capture_output=True, text=True)
-    assert ended.returncode == 0 and ended.stdout.startswith("tensor(["), ended.stderr
+    assert python("-c", alone, cwd="best").startswith("tensor([")
 
 
 def test_modules_are_scales_under_the_names_that_the_study_gives():

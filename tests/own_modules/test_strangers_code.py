@@ -5,13 +5,11 @@ package with a task, a module and a family. `make test-full`.
 import os
 import shutil
 import signal
-import subprocess
-import sys
 
 import pytest
 
 from tests import ROOT
-from tests.commands import COMMAND, own_environment
+from tests.commands import COMMAND, python
 from tests.machines import machines
 from tests.reference import rows_of, running_study, wait_for_progress
 from tests.services import need_services, ray_cluster
@@ -90,9 +88,7 @@ def check(study, folder, options):
     """The records are those of a training without faults, to the bit: compared in a Python that has the package too."""
     program = f"check_whole(Path('home'), {study}, expected({study}))"
     words = f"from pathlib import Path\nfrom tests.reference import check_whole, expected\n{program}"
-    known = {**own_environment(), "PYTHONPATH": f"{ROOT}:{options['environment']['PYTHONPATH']}"}
-    ended = subprocess.run([sys.executable, "-c", words], cwd=folder, env=known, capture_output=True, text=True)
-    assert ended.returncode == 0, ended.stderr
+    python("-c", words, cwd=folder, PYTHONPATH=f"{ROOT}:{options['environment']['PYTHONPATH']}")
 
 
 @pytest.mark.parametrize("study", [MINE, INSTALLED], ids=["a file's", "a package's"])

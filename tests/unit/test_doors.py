@@ -1,14 +1,12 @@
 """Doors for tasks and families of other packages."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests import ROOT
-from tests.commands import own_environment
+from tests.commands import python
 from trainer.checkpoints.checkpoint import Checkpoint
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -133,17 +131,9 @@ def install(site):
         (family / f"{name}.py").write_text(text)
 
 
-def run(*words):
-    done = subprocess.run(
-        [sys.executable, *words], env=own_environment() | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def test_tasks_and_families_of_a_package_train_and_their_checkpoints_name_it():
     install("site")
-    said = json.loads(run("-c", SCRIPT, "site").splitlines()[-1])
+    said = json.loads(python("-c", SCRIPT, "site", PYTHONPATH=ROOT).splitlines()[-1])
     assert said["rows"] == 64 and said["asked"] == 121 and said["equal"] and said["loss"] > 0
     assert said["why"] == "torch: a table has no kernel"
     assert said["named"] is None, "only a family of users' code is named by an option"
