@@ -123,6 +123,15 @@ def python(*words, cwd=None, **variables):
     return ended.stdout
 
 
+def declare(site, package, version, points, tops=""):
+    """Write what pip would of an installed package. points: its entry points. tops: its modules, a line each."""
+    about = Path(site, f"{package.replace('-', '_')}-{version}.dist-info")
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n")
+    (about / "entry_points.txt").write_text(points)
+    (about / "top_level.txt").write_text(tops)
+
+
 class Running(Process):
     """A command that has been started."""
 

@@ -55,10 +55,7 @@ QUICK = {"steps": 20, "eval_every": 10, "hold": 0, "warmup": 2, "lr": 0.01, "bat
 
 
 @pytest.fixture(autouse=True)
-def _trusts_the_file(monkeypatch, tmp_path):
-    for name in ("cache_folder", "check_cache"):  # what is trusted; compiled programs stay where all tests have them
-        monkeypatch.setattr(trusted, name, lambda: tmp_path)
-    monkeypatch.setattr(trusted, "_here", set())
+def _trusts_the_file(nothing_trusted, monkeypatch):
     monkeypatch.setattr(trust, "LETS_RUN", [lambda digest: True])
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 import search
-from model.trust import NAMED
 from search.errors import UserError
 from search.study.file import load_study, parse_study
 from tests import ROOT, needs_plugins
@@ -31,11 +30,7 @@ STUDY = {
 
 
 @pytest.fixture(autouse=True)
-def _files(here, monkeypatch):
-    monkeypatch.setattr(trusted, "_here", set())
-    NAMED.clear()  # of other tests in this process
-    for name in ("cache_folder", "check_cache"):  # what is trusted; compiled programs stay where all tests have them
-        monkeypatch.setattr(trusted, name, lambda: here)
+def _files(here, nothing_trusted):
     shutil.copy(Path(__file__).with_name("nets.py"), "nets.py")
     Path("z3.csv").write_text("0, 1, 2\n1, 2, 0\n2, 0, 1\n")
     with unpictured():

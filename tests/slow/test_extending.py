@@ -10,7 +10,7 @@ import pytest
 from benchmarks.startup import record
 from search.store.home import Home
 from tests import PLUGINS, ROOT
-from tests.commands import python
+from tests.commands import declare, python
 
 BLOCK = re.compile(r"```(?:python|toml)\n# (\S+?)(, below OPTIMISERS)?\n(.*?)```", re.DOTALL)
 DECLARED = {
@@ -82,11 +82,7 @@ def copy(tmp_path_factory):
     for package, declares in DECLARED.items():
         text = (folder / declares).read_text("utf-8")
         group, name, where = re.search(r'^\[project.entry-points."(.*)"\]\n(\w+) = "(.*)"', text, re.M).groups()
-        about = folder / f"{package.replace('-', '_')}-1.dist-info"
-        about.mkdir()
-        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1\n")
-        (about / "top_level.txt").write_text(re.split("[.:]", where)[0])
-        (about / "entry_points.txt").write_text(f"[{group}]\n{name} = {where}\n")
+        declare(folder, package, 1, f"[{group}]\n{name} = {where}\n", re.split("[.:]", where)[0])
     return folder
 
 

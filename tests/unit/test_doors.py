@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests import ROOT
-from tests.commands import python
+from tests.commands import declare, python
 from trainer.checkpoints.checkpoint import Checkpoint
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -118,11 +118,7 @@ print(json.dumps(said))
 
 
 def install(site):
-    about = Path(site, "my_package-0.3.dist-info")
-    about.mkdir(parents=True)
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: my-package\nVersion: 0.3\n")
-    (about / "entry_points.txt").write_text(DECLARED)
-    (about / "top_level.txt").write_text("my_tasks\nmy_family\n")
+    declare(site, "my-package", "0.3", DECLARED, "my_tasks\nmy_family\n")
     Path(site, "my_tasks.py").write_text(SORT)
     Path(site, "my_broken.py").write_text("raise RuntimeError('no licence\\nat all')")
     family = Path(site, "my_family")

@@ -18,7 +18,7 @@ from search.stats.counting import GrokRate
 from search.stats.metrics import final_metrics
 from search.study.stopping import section_of
 from tests import ROOT
-from tests.commands import python
+from tests.commands import declare, python
 from tests.reference import QUICK
 from tests.unit.test_counting import FAILED, RUNG, SCREENED, overview, rows
 from tests.unit.test_outcomes import facts, ruled, scripted
@@ -52,10 +52,7 @@ WRONG = STUDY | {"stop": {"rising": {"times": 0}}}
 
 def commands(*words):
     """Exit codes and outputs of commands, in a process that has the package."""
-    about = Path("site/adder_rising-1.dist-info")
-    about.mkdir(parents=True)
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: adder-rising\nVersion: 1\n")
-    (about / "entry_points.txt").write_text("[adder_search.stopping]\nrising = adder_rising:Rising\n")
+    declare("site", "adder-rising", 1, "[adder_search.stopping]\nrising = adder_rising:Rising\n")
     Path("site/adder_rising.py").write_text(RISING)
     return json.loads(python("-c", SCRIPT, *words, PYTHONPATH=ROOT).splitlines()[-1])
 
