@@ -12,8 +12,8 @@ import pytest
 import search
 from search.errors import UserError
 from search.study.file import load_study, parse_study
-from tests import ROOT, needs_plugins
-from tests.commands import call, done, python, refusal, refused_for_its_task
+from tests import ROOT
+from tests.commands import call, done, python, refusal
 from tests.homes import unpictured
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.files import trusted
@@ -62,14 +62,6 @@ def test_a_study_of_a_module_is_recorded_verified_and_trained_again_without_its_
     plan = call("run", "mine.yaml", "--dry-run", "--home", "home")
     assert "the 9 recorded seeds of that name are all of other configurations" in plan.stderr
     assert plan.exit_code == 0 and "runs nets.py:Net (SHA-256 " in plan.stdout
-
-
-@needs_plugins
-def test_every_command_about_addition_refuses_the_checkpoint_by_one_line():
-    search.run(STUDY | {"seeds": [1]}, home="home")
-    done("pull", "mine", "--seed", "1", "-o", "b", "--home", "home")
-    about_adders = {"explain", "export", "finish", "diagnose"}
-    assert {"fold", "register", *about_adders} <= refused_for_its_task("b")
 
 
 def test_a_table_and_a_grid_over_task_and_arguments_are_read():
