@@ -251,7 +251,7 @@ def test_a_study_without_seeds_is_shown_with_its_driver(home):
 def test_a_seed_that_waits_does_not_run(home):
     """Those that have reported a step run; where all wait, and where there are too many to list, all are alike."""
     recorder = Recorder(home, study_of())
-    recorder._claimed((1, 2, 3), ())
+    recorder.claim((1, 2, 3))
     key = recorder.configuration.key
     for running, steps, said in (
         (0, [], ["waiting"] * 3),
