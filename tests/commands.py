@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import subprocess
 import sys
 import tempfile
 import time
@@ -111,6 +112,24 @@ def _title(pid):
 def own_environment():
     """This process's environment without what would lead a command elsewhere."""
     return {k: v for k, v in os.environ.items() if k not in OTHERS}
+
+
+def python(*words, cwd=None, **variables):
+    """Run Python in a process of its own, which must succeed; return what it printed. variables: of its environment."""
+    own = own_environment() | {name: str(value) for name, value in variables.items()}
+    command = [sys.executable, *map(str, words)]
+    ended = subprocess.run(command, cwd=cwd, env=own, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+def declare(site, package, version, points, tops=""):
+    """Write what pip would of an installed package. points: its entry points. tops: its modules, a line each."""
+    about = Path(site, f"{package.replace('-', '_')}-{version}.dist-info")
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n")
+    (about / "entry_points.txt").write_text(points)
+    (about / "top_level.txt").write_text(tops)
 
 
 class Running(Process):

@@ -11,12 +11,14 @@ import pytest
 import torch
 from mlflow.store.db import utils
 
+from model import trust
 from search.run import worker
 from tests.commands import done
 from tests.homes import Trained, empty_home, made_up, quickly
 from tests.in_process import without_ray
 from tests.processes import short_folder
 from trainer.engine import native, torch_backend
+from trainer.files import trusted
 
 
 def pytest_configure():
@@ -97,6 +99,15 @@ def no_ray():
     """`run`, called in this process, trains here."""
     with without_ray():
         yield
+
+
+@pytest.fixture
+def nothing_trusted(tmp_path, monkeypatch):
+    """A user who has let no code run yet. What he lets is kept apart from compiled programs, which all tests share."""
+    trust.NAMED.clear()
+    monkeypatch.setattr(trusted, "_here", set())
+    for name in ("cache_folder", "check_cache"):
+        monkeypatch.setattr(trusted, name, lambda: tmp_path)
 
 
 @pytest.fixture

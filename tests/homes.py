@@ -121,37 +121,34 @@ class Recorder:
     def configurations(self):
         return [Configuration(*listed) for listed in self.study.listed]
 
-    def seeds(self, numbers=(), work=(), grokked=(), changes = None, shown=True,
-              confirmation=False):  # fmt: skip
-        """Record seeds of the first configuration, or pairs. changes: of some results, by their seeds' numbers.
+    def seeds(self, numbers, of=None, grokked=(), changes=None, shown=True, confirmation=False):
+        """Record seeds of a configuration, by default the first. changes: of some results, by their seeds' numbers.
         shown: MLflow has it too.
         """
-        work = self._claimed(numbers, work, confirmation)
+        configuration, keys = self.claim(numbers, of, confirmation)
         results = {}
-        for configuration, seed, _ in work:
-            n = seed.init_seed
+        for key, n, data_seed in keys:
             result = replace(result_of(configuration, n, n in grokked), **(changes or {}).get(n, {}))
-            results[configuration.key, n, seed.data_seed] = EndedSeed.of(result)
+            results[key, n, data_seed] = EndedSeed.of(result)
         self.records.record(results, TRAINED_BY)
-        self._show(work if shown else (), FINISHED)
+        if shown:
+            self._show(configuration, FINISHED)
 
-    def censored(self, numbers=(), work=()):
+    def censored(self, numbers, of=None):
         """Record seeds that were ended from outside."""
-        work = self._claimed(numbers, work)
-        keys = [(c.key, s.init_seed, s.data_seed) for c, s, _ in work]
+        configuration, keys = self.claim(numbers, of)
         self.records.record({}, TRAINED_BY, states=dict.fromkeys(keys, b"0" * 500))
         self.records.censor(dict.fromkeys(keys, 0), "interrupted")
-        self._show(work, KILLED)
+        self._show(configuration, KILLED)
 
-    def _claimed(self, numbers, work, confirmation=False):
-        pairs = list(work) or [(self.configuration, n) for n in numbers]
-        claimed = [(configuration, Seed.of(n), confirmation) for configuration, n in pairs]
-        self.records.claim(claimed)
-        return claimed
+    def claim(self, numbers, of=None, confirmation=False):
+        """Claim seeds as a driver does. Returns their configuration and their keys."""
+        configuration, seeds = of or self.configuration, [Seed.of(n) for n in numbers]
+        self.records.claim([(configuration, seed, confirmation) for seed in seeds])
+        return configuration, [(configuration.key, seed.init_seed, seed.data_seed) for seed in seeds]
 
-    def _show(self, work, status):
-        for configuration in dict.fromkeys(c for c, *_ in work):
-            projection.write_configuration(self.records, self.tracker, configuration, status)
+    def _show(self, configuration, status):
+        projection.write_configuration(self.records, self.tracker, configuration, status)
 
     def write_pages(self):
         """What MLflow shows of the study as a whole."""

@@ -126,9 +126,8 @@ def recorded(home, study):
 
 
 def runs_of(client, study):
-    experiment = client.get_experiment_by_name(study)
-    assert experiment is not None
-    return list(client.search_runs([experiment.experiment_id], max_results=5_000))
+    experiment = client.get_experiment_by_name(study).experiment_id
+    return list(client.search_runs([experiment], max_results=5_000))
 
 
 def check_whole(home, study, wanted):

@@ -12,10 +12,9 @@ def loaded(source):
 
 def constant(source, name):
     """The value of a module constant, which must be a literal."""
-    values = [
+    (value,) = [
         node.value
         for node in ast.parse(source).body
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == name
     ]
-    assert len(values) == 1 and values[0] is not None
-    return ast.literal_eval(values[0])
+    return ast.literal_eval(value)

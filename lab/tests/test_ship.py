@@ -14,7 +14,7 @@ def test_a_shipped_study_makes_the_same_table(tmp_path):
     with quickly():
         study = Recorder(home, study_of(toggle=["tie_vo"], recipe={"steps": 3000, "finish_above": 0.5}))
         study.seeds((1, 2, 3, 4), grokked=(2,))
-        study.seeds(work=[(study.configurations[1], n) for n in (1, 2)], grokked=(1, 2))
+        study.seeds((1, 2), study.configurations[1], grokked=(1, 2))
         study.done()
     paths = ship("sweep", [], str(home.path), tmp_path)
     assert [path.name for path in paths] == ["sweep-configurations.parquet", "sweep-seeds.parquet"]

@@ -12,7 +12,7 @@ from torch import Tensor
 from adders.foreign.read import read_foreign
 from model import PRESETS, Spec
 
-FOLDER = Path(__file__).resolve().parents[1] / os.environ.get("ADDER_SEARCH_GOLDEN", "../shared/golden")
+FOLDER = Path(__file__).resolve().parents[2] / os.environ.get("ADDER_SEARCH_GOLDEN", "../shared/golden")
 SPECS: dict[str, Spec] = {name: PRESETS[name] for name in ("226p", "170p", "133p", "100p", "75p", "57p")}
 
 

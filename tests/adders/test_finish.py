@@ -253,7 +253,7 @@ def test_who_is_nearly_right_at_the_end_is_taken_on(nearly):
         assert other.best_exact == like.best_exact and torch.equal(other.theta_P, like.theta_P)
 
 
-def test_alone_and_killed_before_it_is_finished_it_is_finished_alike(tmp_path, nearly):
+def test_alone_and_killed_before_it_is_finished_it_is_finished_alike(nearly):
     start = start_of()
     first = Bank(SPEC, [pair(0.5, start)])
     assert first.advance() and first.advance()

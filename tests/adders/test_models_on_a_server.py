@@ -1,14 +1,12 @@
 """Models on an MLflow server with authentication: registered, predicted with, and written once the server is back."""
 
 import shutil
-import subprocess
-import sys
 
 import pytest
 from mlflow.exceptions import MlflowException
 
 from tests import CERTIFICATES
-from tests.commands import call, fails_with_one
+from tests.commands import call, fails_with_one, python
 from tests.homes import Recorder, empty_home, study_of
 from tests.reference import environment
 from tests.services import mlflow_server
@@ -33,9 +31,7 @@ def server(here):
 
 
 def predict(server, name):
-    return subprocess.run(
-        [sys.executable, "-c", PREDICT, server.uri, name], capture_output=True, text=True, check=True, cwd="/"
-    ).stdout.split()
+    return python("-c", PREDICT, server.uri, name, cwd="/").split()
 
 
 def test_a_checkpoint_is_registered_on_a_server_and_predicts(server, here):

@@ -20,7 +20,6 @@ from adders.proof.rounding import ANY, Lost
 from model import preset
 from model.adderboard import failures
 from model.tasks import make_task
-from model.trust import NAMED
 from model.verdict import COUNTEREXAMPLE, PROVED
 from own_modules import load_module
 from tests.adders.test_prove import as_file, checked, decided, digits_of, margins_of, program_of, unchecked
@@ -29,7 +28,6 @@ from tests.homes import STUDY, Recorder, empty_home, quickly, study_of
 from tests.specs import some_theta
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.checkpoints.checkpoint import Checkpoint
-from trainer.files import trusted
 
 EXACT = '''
 import torch
@@ -65,12 +63,8 @@ TASK = "subtraction base=3 digits=2"
 
 
 @pytest.fixture
-def exact(here, monkeypatch):
+def exact(here, nothing_trusted):
     """A function that saves a checkpoint of a module, by default of Exact, right or wrong, and returns it."""
-    monkeypatch.setattr(trusted, "_here", set())
-    for name in ("cache_folder", "check_cache"):
-        monkeypatch.setattr(trusted, name, lambda: here)
-    NAMED.clear()
     Path("nets.py").write_text(EXACT)
 
     def save(name="Exact", task=TASK, **args):

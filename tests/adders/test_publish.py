@@ -3,8 +3,6 @@
 import json
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
@@ -20,7 +18,7 @@ from search.study.ancestors import ancestors_of
 from search.study.start import InitialTheta
 from tests import CERTIFICATES, by_tier
 from tests.adders.test_prove import certificate
-from tests.commands import done, fails_with_one
+from tests.commands import done, fails_with_one, python
 from tests.homes import STUDY, Recorder, empty_home, quickly, recorded, study_of
 from trainer.checkpoints.checkpoint import Checkpoint
 
@@ -44,8 +42,7 @@ def hub(tmp_path_factory):
 
 @pytest.mark.parametrize("name", by_tier(["6p", "57p"], ["6p"]))
 def test_torch_alone_runs_it(name, hub):
-    words = [sys.executable, "-c", ALONE, json.dumps(PAIRS)]
-    said = subprocess.run(words, cwd=hub / name, capture_output=True, text=True, check=True).stdout
+    said = python("-c", ALONE, json.dumps(PAIRS), cwd=hub / name)
     assert json.loads(said) == [[a + b for a, b in PAIRS], int(name[:-1])]
 
 

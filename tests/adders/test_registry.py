@@ -32,10 +32,10 @@ def modelled(tmp_path_factory):
         study = Recorder(empty_home(tmp_path_factory.mktemp("modelled") / "runs"), study_of(toggle=["tie_vo"]))
         small, large = study.configurations
         study.seeds((1, 2, 3, 4), grokked=(2,))
-        study.seeds(work=[(large, n) for n in (1, 2, 3, 4)], grokked=(1, 3, 4))
-        for _ in range(2):  # what is there is not written again
+        study.seeds((1, 2, 3, 4), large, grokked=(1, 3, 4))
+        for number in (5, 6):  # what is there is not written again
             study.write_pages()
-            study.seeds(work=[(small, 5 + _)])
+            study.seeds((number,), small)
         study.done()
     return study
 
@@ -43,9 +43,9 @@ def modelled(tmp_path_factory):
 def test_where_the_best_is_as_small_as_any_it_is_the_smallest_too(tmp_path):
     study = Recorder(empty_home(tmp_path / "runs"), study_of(space={"recipe.lr": {"choice": [0.01, 0.02]}}))
     first, second = (Configuration(*study.study.configuration({"recipe.lr": lr})) for lr in (0.01, 0.02))
-    study.seeds(work=[(first, n) for n in (1, 2, 3, 4)], grokked=(2,))
+    study.seeds((1, 2, 3, 4), first, grokked=(2,))
     study.write_pages()
-    study.seeds(work=[(second, n) for n in (1, 2, 3, 4)], grokked=(1, 3, 4))
+    study.seeds((1, 2, 3, 4), second, grokked=(1, 3, 4))
     study.write_pages()
     study.done()
     client = study.tracker.client
@@ -76,7 +76,7 @@ def test_no_version_is_the_best_where_the_configuration_that_ranks_first_has_no_
             verification, "verify", lambda spec, theta_P: SimpleNamespace(correct=right[spec.params], margin=None)
         )
         for configuration, grokked in ((small, (2,)), (large, (1, 3, 4))):
-            study.seeds(work=[(configuration, n) for n in (1, 2, 3, 4)], grokked=grokked)
+            study.seeds((1, 2, 3, 4), configuration, grokked=grokked)
             study.write_pages()
             aliases.append(study.tracker.client.get_registered_model("sweep").aliases.keys())
         # Of another ledger's study of this name, which has its versions in the same model.

@@ -120,16 +120,16 @@ def record_home(folder):
     home = homes.empty_home(folder)
     listed = homes.Recorder(home, homes.study_of(LISTED))
     one, two, three = listed.configurations
-    listed.seeds(work=[(one, n) for n in range(1, 9)], grokked=(2, 5), changes={
+    listed.seeds(range(1, 9), one, grokked=(2, 5), changes={
         5: {"held": True, "best_step": 3_000, "grok_step": 2_500},
         6: {"outcome": Outcome.DIVERGED, "steps": 700},
         7: {"outcome": Outcome.GIVEN_UP, "steps": 1_000, "hopeless_step": 1_000},
         8: {"outcome": Outcome.SCREENED, "steps": 2_000, "screen": "token 0.35 at 2000"},
     })  # fmt: skip
-    listed.seeds(work=[(two, n) for n in range(1, 9)], grokked=(1, 2, 3, 4, 5))
-    listed.seeds(work=[(three, n) for n in range(1, 5)])
-    listed.censored(work=[(three, n) for n in range(5, 9)])
-    listed.seeds(work=[(two, n) for n in range(60, 64)], grokked=(60,), confirmation=True)
+    listed.seeds(range(1, 9), two, grokked=(1, 2, 3, 4, 5))
+    listed.seeds(range(1, 5), three)
+    listed.censored(range(5, 9), three)
+    listed.seeds(range(60, 64), two, grokked=(60,), confirmation=True)
     listed.done()
     homes.drive(home, homes.study_of(SEARCHED), grokked=(31, 33, 91))
 

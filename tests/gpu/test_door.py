@@ -1,8 +1,6 @@
 """NVIDIA's GPUs by the core's door: declared, loaded without torch, and asked only where a study wants one."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -10,7 +8,7 @@ from gpu import door, driver, guard
 from search.errors import UserError
 from search.run.packing import check_resources
 from search.study.resources import Resources
-from tests.commands import own_environment
+from tests.commands import python
 from trainer.engine.accelerators import Accelerator, installed
 
 LOADED = """
@@ -29,10 +27,6 @@ print(json.dumps([name for name in sys.modules if name in ("torch", "numpy", "gp
 """
 
 
-def printed(script):
-    return json.loads(subprocess.check_output([sys.executable, "-c", script], text=True, env=own_environment()))
-
-
 def test_it_is_declared_and_has_all_that_the_door_asks_for():
     assert installed()["cuda"] is door
     members = {name for name in vars(Accelerator) if not name.startswith("_")}
@@ -40,11 +34,11 @@ def test_it_is_declared_and_has_all_that_the_door_asks_for():
 
 
 def test_nothing_of_it_is_imported_for_a_bank_on_a_cpu():
-    assert printed(LOADED) == []
+    assert json.loads(python("-c", LOADED)) == []
 
 
 def test_a_plan_needs_neither_torch_nor_the_engine():
-    assert printed(PRICED) == ["gpu.door"]
+    assert json.loads(python("-c", PRICED)) == ["gpu.door"]
 
 
 def test_what_fails_on_a_gpu_is_a_remark_of_the_trainer():

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands import refusal
-from tests.unit.test_doors import install, run
+from tests import ROOT
+from tests.commands import python, refusal
+from tests.unit.test_doors import install
 from trainer.checkpoints.checkpoint import Checkpoint
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -32,7 +33,7 @@ def test_an_installed_module_trains_on_an_installed_task_and_its_checkpoint_name
     shutil.copy(Path(__file__).with_name("nets.py"), "site/my_nets.py")
     with Path("site/my_package-0.3.dist-info/top_level.txt").open("a") as tops:
         tops.write("my_nets\n")
-    said = json.loads(run("-c", SCRIPT, "site").splitlines()[-1])
+    said = json.loads(python("-c", SCRIPT, "site", PYTHONPATH=ROOT).splitlines()[-1])
     assert said == {"rows": 64, "equal": True}
     assert json.loads(Path("gpt/checkpoint.json").read_text())["packages"] == {"my-package": "0.3"}
 

@@ -3,8 +3,6 @@
 import json
 import re
 import shutil
-import subprocess
-import sys
 from importlib import import_module
 from itertools import product
 from pathlib import Path
@@ -12,11 +10,10 @@ from pathlib import Path
 import pytest
 
 import search
-from model.trust import NAMED
 from search.errors import UserError
 from search.study.file import load_study, parse_study
-from tests import ROOT, needs_plugins
-from tests.commands import call, done, own_environment, refusal, refused_for_its_task
+from tests import ROOT
+from tests.commands import call, done, python, refusal
 from tests.homes import unpictured
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.files import trusted
@@ -33,11 +30,7 @@ STUDY = {
 
 
 @pytest.fixture(autouse=True)
-def _files(here, monkeypatch):
-    monkeypatch.setattr(trusted, "_here", set())
-    NAMED.clear()  # of other tests in this process
-    for name in ("cache_folder", "check_cache"):  # what is trusted; compiled programs stay where all tests have them
-        monkeypatch.setattr(trusted, name, lambda: here)
+def _files(here, nothing_trusted):
     shutil.copy(Path(__file__).with_name("nets.py"), "nets.py")
     Path("z3.csv").write_text("0, 1, 2\n1, 2, 0\n2, 0, 1\n")
     with unpictured():
@@ -69,14 +62,6 @@ def test_a_study_of_a_module_is_recorded_verified_and_trained_again_without_its_
     plan = call("run", "mine.yaml", "--dry-run", "--home", "home")
     assert "the 9 recorded seeds of that name are all of other configurations" in plan.stderr
     assert plan.exit_code == 0 and "runs nets.py:Net (SHA-256 " in plan.stdout
-
-
-@needs_plugins
-def test_every_command_about_addition_refuses_the_checkpoint_by_one_line():
-    search.run(STUDY | {"seeds": [1]}, home="home")
-    done("pull", "mine", "--seed", "1", "-o", "b", "--home", "home")
-    about_adders = {"explain", "export", "finish", "diagnose"}
-    assert {"fold", "register", *about_adders} <= refused_for_its_task("b")
 
 
 def test_a_table_and_a_grid_over_task_and_arguments_are_read():
@@ -243,9 +228,7 @@ def test_the_tutorials_net_study_and_loading_in_torch_alone_work():
     spec = parse_study(study, "mod97.yaml").base_spec
     assert f"{spec.params:,} parameters" in text and f"SHA-256 {spec.digest[:12]}" in text
     Checkpoint(spec, spec.initial(0)).save("best")
-    words = [sys.executable, "-c", alone]
-    ended = subprocess.run(words, cwd="best", env=own_environment(), capture_output=True, text=True)
-    assert ended.returncode == 0 and ended.stdout.startswith("tensor(["), ended.stderr
+    assert python("-c", alone, cwd="best").startswith("tensor([")
 
 
 def test_modules_are_scales_under_the_names_that_the_study_gives():

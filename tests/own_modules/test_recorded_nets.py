@@ -259,11 +259,6 @@ class Drops(Branches):
         return self.head(F.dropout(self.token(tokens), 0.1))
 
 
-class Sorts(Branches):
-    def forward(self, tokens):
-        return self.head(self.token(tokens).sort(-1).values)
-
-
 class Rounds(Branches):
     def forward(self, tokens):
         return self.head(self.token((self.token(tokens).sum(-1) + 3).long()))
@@ -353,7 +348,6 @@ class Pads(Branches):
     [
         (Branches, "_local_scalar_dense"),
         (Drops, "dropout, or another draw of random numbers, is not supported by the engine"),
-        (Sorts, "sort is not supported by the engine"),
         (Rounds, "a conversion from torch.float32 to torch.int64 is not supported by the engine"),
         (Fills, "copy_ to a tensor of known numbers"),
         (Reaches, "index out of range"),

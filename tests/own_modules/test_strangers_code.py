@@ -5,13 +5,11 @@ package with a task, a module and a family. `make test-full`.
 import os
 import shutil
 import signal
-import subprocess
-import sys
 
 import pytest
 
 from tests import ROOT
-from tests.commands import COMMAND, own_environment
+from tests.commands import COMMAND, declare, python
 from tests.machines import machines
 from tests.reference import rows_of, running_study, wait_for_progress
 from tests.services import need_services, ray_cluster
@@ -49,13 +47,9 @@ def write_package(site):
     for name, _, text in BLOCK.findall((ROOT / "docs/extending.md").read_text("utf-8")):
         if name.startswith("my_families/window/") or name in ("adder_sort.py", "adder_nets.py"):
             (site / name).write_text(text)
-    about = site / "my_nets-3.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: my-nets\nVersion: 3\n")
-    (about / "top_level.txt").write_text("my_families\nadder_sort\nadder_nets\n")
     points = {"families": "window = my_families.window:Window", "tasks": "sort = adder_sort:Sort"}
     lines = [f"[adder_search.{group}]\n{point}\n" for group, point in points.items()]
-    (about / "entry_points.txt").write_text("".join(lines))
+    declare(site, "my-nets", 3, "".join(lines), "my_families\nadder_sort\nadder_nets\n")
 
 
 @pytest.fixture(scope="module")
@@ -90,9 +84,7 @@ def check(study, folder, options):
     """The records are those of a training without faults, to the bit: compared in a Python that has the package too."""
     program = f"check_whole(Path('home'), {study}, expected({study}))"
     words = f"from pathlib import Path\nfrom tests.reference import check_whole, expected\n{program}"
-    known = {**own_environment(), "PYTHONPATH": f"{ROOT}:{options['environment']['PYTHONPATH']}"}
-    ended = subprocess.run([sys.executable, "-c", words], cwd=folder, env=known, capture_output=True, text=True)
-    assert ended.returncode == 0, ended.stderr
+    python("-c", words, cwd=folder, PYTHONPATH=f"{ROOT}:{options['environment']['PYTHONPATH']}")
 
 
 @pytest.mark.parametrize("study", [MINE, INSTALLED], ids=["a file's", "a package's"])

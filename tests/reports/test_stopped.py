@@ -27,7 +27,7 @@ def home(tmp_path_factory):
         study = Recorder(empty_home(tmp_path_factory.mktemp("home")), STUDY)
         study.seeds((1, 2, 3, 4), grokked=(3,))
         study.seeds((90001, 90002, 90003, 90004), grokked=(90001, 90002), confirmation=True)
-        study.seeds(work=[(study.configurations[1], n) for n in (1, 2, 3, 4)], grokked=(3,))
+        study.seeds((1, 2, 3, 4), study.configurations[1], grokked=(3,))
         return study.done()
 
 

@@ -38,11 +38,12 @@ def toggled(tmp_path_factory):
     home = empty_home(tmp_path_factory.mktemp("toggled") / "runs")
     with quickly():
         study = Recorder(home, study_of(**TOGGLED))
-        base, *others = study.configurations
+        _, *others = study.configurations
         study.seeds((1, 2, 3, 4), grokked=(2,), changes={2: {"held": True}, 3: GIVEN_UP, 4: SPARED})
         for other in others:
-            study.seeds(work=[(other, n) for n in (1, 2)], changes={1: SPARED, 2: DIVERGED})
-        study.censored(work=[(others[1], 3), (base, 5)])
+            study.seeds((1, 2), other, changes={1: SPARED, 2: DIVERGED})
+        study.censored((3,), others[1])
+        study.censored((5,))
         study.seeds((91, 92), grokked=(92,), confirmation=True)
         study.write_pages()  # spared seeds of others bound rates too
         study.done()
@@ -93,8 +94,7 @@ def test_an_arm_that_mlflow_lacks_leaves_the_table_to_the_others():
     study = Recorder(empty_home("table"), study_of(toggle=["tie_vo", "no_ffn_bias"]))
     base, *others = study.configurations
     for configuration in (base, *others):
-        work = [(configuration, n) for n in range(1, 5)]
-        study.seeds(work=work, grokked=(1, 2), shown=configuration != others[1])
+        study.seeds(range(1, 5), configuration, grokked=(1, 2), shown=configuration != others[1])
     study.write_pages()
     study.done()
     runs = [study.tracker.client.get_run(study.tracker.run_of(c).id) for c in (base, others[0])]
@@ -106,7 +106,7 @@ def test_the_table_of_a_study_is_in_mlflow():
     study = Recorder(empty_home("table"), study_of(toggle=["tie_vo"]))
     base, without = study.configurations
     study.seeds(range(1, 5), grokked=(1, 2, 3))
-    study.seeds(work=[(without, n) for n in range(1, 5)], grokked=(1,))
+    study.seeds(range(1, 5), without, grokked=(1,))
     for number in (5, 6):  # what is there is not written again
         study.write_pages()
         study.seeds((number,))

@@ -1,8 +1,6 @@
 """The load of benchmarks.load and benchmarks.cluster; in `make test-faults` 200 trials by Ray, 10,000 seeds."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 import sqlalchemy as sa
@@ -11,6 +9,7 @@ from benchmarks import cluster, load
 from search.run import worker
 from search.store.home import Home
 from tests import homes
+from tests.commands import python
 from tracking import mirror, projection
 
 
@@ -19,7 +18,7 @@ def test_200_seeds_with_ray_and_10_000_without(tmp_path):
     out = tmp_path / "load.json"
     # Five seeds a second: those that take no time end faster than MLflow writes them.
     words = ["-m", "benchmarks.load", "--trials", "200", "--seeds", "10000", "--busy", "0.4", "--json"]
-    subprocess.run([sys.executable, *words, out], check=True, timeout=1_700)
+    python(*words, out)
     found = json.loads(out.read_text())
     trials, seeds = found["trials"], found["seeds"]
     assert trials["trials"] >= 190 and seeds["seeds"] == 10_000

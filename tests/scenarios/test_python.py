@@ -5,7 +5,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -22,7 +21,7 @@ from search.store.home import Home
 from search.study.file import parse_study
 from search.study.written import UNCHANGED
 from tests import ROOT, by_tier
-from tests.commands import refusal
+from tests.commands import python, refusal
 from tests.homes import records_of
 from tests.reference import QUICK, check_whole, expected, write_study
 from trainer import Recipe
@@ -41,8 +40,7 @@ print(json.dumps([shown, sorted(heavy), callable(run), records.__module__]))
 
 
 def test_names_are_shown_without_being_imported():
-    said = subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True, check=True)
-    shown, heavy, is_callable, place = json.loads(said.stdout)
+    shown, heavy, is_callable, place = json.loads(python("-c", LIGHT))
     assert heavy == [] and is_callable and place == "search.analysis.frames"
     assert not any(hidden for hidden, _ in shown.values())
     assert set(shown["search"][1]) == {"Failure", "Study", "UserError", "records", "run"}

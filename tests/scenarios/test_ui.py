@@ -39,8 +39,7 @@ def folder(tmp_path_factory):
         for number, grokked in enumerate(GROKKED):
             values = {"recipe.lr": round(0.01 * 1.3**number, 4)}
             configuration = Configuration(*study.study.configuration(values))
-            work = [(configuration, first + n) for n in range(SEEDS)]
-            study.seeds(work=work, grokked=range(first, first + grokked))
+            study.seeds(range(first, first + SEEDS), configuration, grokked=range(first, first + grokked))
         write_views(study.tracker.client, study.study, study.tracker.experiment)
         study.done()
     return folder

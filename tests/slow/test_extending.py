@@ -4,14 +4,13 @@ import json
 import math
 import re
 import shutil
-import subprocess
-import sys
 
 import pytest
 
 from benchmarks.startup import record
 from search.store.home import Home
 from tests import PLUGINS, ROOT
+from tests.commands import declare, python
 
 BLOCK = re.compile(r"```(?:python|toml)\n# (\S+?)(, below OPTIMISERS)?\n(.*?)```", re.DOTALL)
 DECLARED = {
@@ -83,35 +82,25 @@ def copy(tmp_path_factory):
     for package, declares in DECLARED.items():
         text = (folder / declares).read_text("utf-8")
         group, name, where = re.search(r'^\[project.entry-points."(.*)"\]\n(\w+) = "(.*)"', text, re.M).groups()
-        about = folder / f"{package.replace('-', '_')}-1.dist-info"
-        about.mkdir()
-        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1\n")
-        (about / "top_level.txt").write_text(re.split("[.:]", where)[0])
-        (about / "entry_points.txt").write_text(f"[{group}]\n{name} = {where}\n")
+        declare(folder, package, 1, f"[{group}]\n{name} = {where}\n", re.split("[.:]", where)[0])
     return folder
 
 
-def python(folder, *words):
-    done = subprocess.run([sys.executable, *words], cwd=folder, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def test_a_family_with_a_constraint_a_probe_and_an_optimiser_trains(copy):
-    answer = json.loads(python(copy, "-c", SCRIPT))
+    answer = json.loads(python("-c", SCRIPT, cwd=copy))
     assert answer["saved"] == 11 and answer["constraints"] == ["line"] and answer["study"] == "x"
     assert answer["probes"] == ["straight"] and 0 < answer["by engine"] < 20
     assert max(answer["losses"]) < math.log(10), "better than chance"
-    assert "window: an MLP over two columns and the token before" in python(copy, "-m", "adder_search", "models")
-    listed = python(copy, "-m", "adder_search", "keys")
+    assert "window: an MLP over two columns and the token before" in python("-m", "adder_search", "models", cwd=copy)
+    listed = python("-m", "adder_search", "keys", cwd=copy)
     assert "adamw, adam, lion, sgd, signs" in listed
 
 
 def test_a_task_and_a_module_of_ones_own_grok_and_their_checkpoint_names_the_package(copy):
-    answer = json.loads(python(copy, "-c", SORTING))
+    answer = json.loads(python("-c", SORTING, cwd=copy))
     assert answer["verified"] and answer["packages"] == {"adder-sort": "1"} and answer["saves"] == 80
 
 
 def test_a_command_of_another_package_reads_the_records(copy):
     record(Home(copy / "adder-runs"), 20)
-    assert re.search(r"\d+ of \d+", python(copy, "-m", "adder_search", "shares", "startup"))
+    assert re.search(r"\d+ of \d+", python("-m", "adder_search", "shares", "startup", cwd=copy))

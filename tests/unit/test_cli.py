@@ -9,8 +9,6 @@ import math
 import pkgutil
 import re
 import sqlite3
-import subprocess
-import sys
 from configparser import ConfigParser
 from contextlib import closing
 from importlib import import_module
@@ -30,7 +28,7 @@ from search.store import database
 from search.store.progress_file import write_progress
 from tests import PLUGINS, ROOT
 from tests.bad_studies import GOOD
-from tests.commands import call, done, fails, fails_with_one, own_environment, says
+from tests.commands import call, done, fails, fails_with_one, python, says
 from tests.homes import Recorder, empty_home, records_of, study_of, two_studies
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -117,15 +115,10 @@ THEIRS = [
 ]  # fmt: skip
 
 
-def test_commands_need_no_plug_in(here):
+def test_commands_need_no_plug_in():
     """No module of the core imports one either: tests/test_imports.py."""
     ours = ["--help", "studies", "models", "keys", "status --home nowhere"]
-    result = subprocess.run(
-        [sys.executable, "-c", WITHOUT, json.dumps(ours + THEIRS), *PLUGINS, "lab"],
-        cwd=here, env=own_environment(), capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr
-    said = json.loads(result.stdout.splitlines()[-1])
+    said = json.loads(python("-c", WITHOUT, json.dumps(ours + THEIRS), *PLUGINS, "lab").splitlines()[-1])
     assert all(said[words][0] == 0 for words in ours), said
     for words in THEIRS:
         code, text = said[words]
@@ -258,7 +251,7 @@ def test_a_study_without_seeds_is_shown_with_its_driver(home):
 def test_a_seed_that_waits_does_not_run(home):
     """Those that have reported a step run; where all wait, and where there are too many to list, all are alike."""
     recorder = Recorder(home, study_of())
-    recorder._claimed((1, 2, 3), ())
+    recorder.claim((1, 2, 3))
     key = recorder.configuration.key
     for running, steps, said in (
         (0, [], ["waiting"] * 3),

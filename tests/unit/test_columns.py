@@ -1,23 +1,18 @@
 """A column of a seed's record is declared in one place, and what shows or keeps records follows."""
 
 import json
-import subprocess
-import sys
 
 from benchmarks import rows
 from search.stats.record import COLUMNS
-from tests.commands import done
+from tests.commands import done, python
 
 
 def test_a_column_is_declared_once_and_measured(tmp_path):
     """A home that lacks it gets it with its default; then it is written, read, shown and summarised."""
     home = rows.write_home(tmp_path / "home", 1, 3).parent
-    said = subprocess.run(
-        [sys.executable, "-m", "tests.with_column", home], capture_output=True, text=True, check=False
-    )
-    assert said.returncode == 0, said.stderr
+    said = python("-m", "tests.with_column", home)
     after = [0.5, 0.5, 0.5, 0.125]
-    assert json.loads(said.stdout.splitlines()[-1]) == {
+    assert json.loads(said.splitlines()[-1]) == {
         "before": [0.5] * 3,
         "parquet": after,
         "json": after,

@@ -72,11 +72,6 @@ def test_combinations_have_what_a_constraint_needs_and_not_what_it_excludes():
     ]
 
 
-def test_impossible_combinations_are_left_out():
-    listed = [spec.applied() for spec in specs_of(COMBINED.format("57p", "tie_fc2_head, one_unit, no_eos"))]
-    assert len(listed) == 6 and not any({"tie_fc2_head", "one_unit"} <= applied.keys() for applied in listed)
-
-
 @pytest.mark.parametrize(
     ("start", "ending"), [("", ""), ("start: {study: y, best: 3}", "; 18 with each θ to start from")]
 )

@@ -1,14 +1,12 @@
 """Doors for tasks and families of other packages."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests import ROOT
-from tests.commands import own_environment
+from tests.commands import declare, python
 from trainer.checkpoints.checkpoint import Checkpoint
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -120,11 +118,7 @@ print(json.dumps(said))
 
 
 def install(site):
-    about = Path(site, "my_package-0.3.dist-info")
-    about.mkdir(parents=True)
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: my-package\nVersion: 0.3\n")
-    (about / "entry_points.txt").write_text(DECLARED)
-    (about / "top_level.txt").write_text("my_tasks\nmy_family\n")
+    declare(site, "my-package", "0.3", DECLARED, "my_tasks\nmy_family\n")
     Path(site, "my_tasks.py").write_text(SORT)
     Path(site, "my_broken.py").write_text("raise RuntimeError('no licence\\nat all')")
     family = Path(site, "my_family")
@@ -133,17 +127,9 @@ def install(site):
         (family / f"{name}.py").write_text(text)
 
 
-def run(*words):
-    done = subprocess.run(
-        [sys.executable, *words], env=own_environment() | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def test_tasks_and_families_of_a_package_train_and_their_checkpoints_name_it():
     install("site")
-    said = json.loads(run("-c", SCRIPT, "site").splitlines()[-1])
+    said = json.loads(python("-c", SCRIPT, "site", PYTHONPATH=ROOT).splitlines()[-1])
     assert said["rows"] == 64 and said["asked"] == 121 and said["equal"] and said["loss"] > 0
     assert said["why"] == "torch: a table has no kernel"
     assert said["named"] is None, "only a family of users' code is named by an option"

@@ -60,7 +60,7 @@ def test_a_study_goes_on_in_its_own_experiment(change, home, caplog):
     assert len(after) == 4 and after.items() >= before.items()
 
 
-def test_a_renamed_experiment_is_pulled_moved_shown_and_deleted(home, here, monkeypatch):
+def test_a_renamed_experiment_is_pulled_moved_shown_and_deleted(home, here):
     client = connect(home)
     renamed(client, client.get_experiment_by_name("sweep").experiment_id)
     forget_places()

@@ -129,13 +129,17 @@ def test_the_keys_of_a_kind_are_keys_of_study_files():
         assert str(error.value) == expected
 
 
+def planned_and_run(lines):
+    """What a plan and a run of a study print."""
+    Path("w.yaml").write_text(BEGIN + lines)
+    with quickly(), without_ray():
+        return done("run", "w.yaml", "--dry-run"), done("run", "w.yaml")
+
+
 @pytest.mark.usefixtures("registered", "here")
 def test_a_kind_is_planned_run_and_reported():
-    Path("w.yaml").write_text(BEGIN + "rates: [0.01, 0.02]\nstop: {hopeless: off}\n")
-    plan = done("run", "w.yaml", "--dry-run")
+    plan, summary = planned_and_run("rates: [0.01, 0.02]\nstop: {hopeless: off}\n")
     assert "  configurations  2 learning rates\n" in plan and "  seeds           2 of each, 4 in all, " in plan
-    with quickly(), without_ray():
-        summary = done("run", "w.yaml")
     assert "w: 2 configurations\n  at 0.01  0 of 2 " in summary and "  at 0.02  0 of 2 " in summary
     assert "  at 0.02: 2 not grokked\n" in done("status", "w") + "\n"
     done("report", "w", "-o", "w.html")
@@ -145,10 +149,7 @@ def test_a_kind_is_planned_run_and_reported():
 
 @pytest.mark.usefixtures("registered", "here")
 def test_a_kind_that_proposes_is_told_of_each_step_before_the_next():
-    Path("w.yaml").write_text(BEGIN + "walk: 3\n")
-    plan = done("run", "w.yaml", "--dry-run")
+    plan, summary = planned_and_run("walk: 3\n")
     assert "  walk            3 steps\n" in plan and " a round at " in plan
-    with quickly(), without_ray():
-        summary = done("run", "w.yaml")
     assert "walked 3 steps\n" in summary and " of 6 " not in summary, "their rates are not compared"
     assert "57p" in done("status", "w")

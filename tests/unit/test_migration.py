@@ -162,7 +162,7 @@ def test_what_only_an_earlier_version_trained_is_read_and_not_trained(line, home
     recipe = {"steps": 3_000} | EARLIER[line]
     configuration = Configuration(preset("57p"), Recipe(**recipe))
     recorder = Recorder(home, study_of())
-    recorder.seeds(work=[(configuration, 1)], shown=False)
+    recorder.seeds((1,), configuration, shown=False)
     recorder.done()
     rows = search.records("sweep", "configurations", home=home.path)
     assert list(rows["configuration"]) == [configuration.key]

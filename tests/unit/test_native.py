@@ -5,9 +5,6 @@ That it does what the eager programs do is in tests/contract (families and optim
 
 import hashlib
 import math
-import os
-import subprocess
-import sys
 from configparser import ConfigParser
 from functools import partial
 
@@ -18,6 +15,7 @@ import torch
 from model import preset
 from tests import ROOT, needs_compiler
 from tests.banks import assert_alone_as_in_company, finish
+from tests.commands import python
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.engine import native
 
@@ -60,11 +58,8 @@ print(torch.backends.cpu.get_cpu_capability(), digest_of(sys.argv[1], *map(int, 
 
 def digest_on(capability, *args, module="tests.unit.test_native"):
     """What a lower kind of CPU makes of it: a process of its own, since torch looks once."""
-    environment = os.environ | OTHER_LIBRARIES | {"ATEN_CPU_CAPABILITY": capability}
-    command = [sys.executable, "-c", SCRIPT.format(module), *map(str, args)]
-    ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stderr[-2_000:]
-    kind, digest = ran.stdout.split()
+    variables = OTHER_LIBRARIES | {"ATEN_CPU_CAPABILITY": capability}
+    kind, digest = python("-c", SCRIPT.format(module), *args, cwd=ROOT, **variables).split()
     assert kind.lower() == capability, f"this CPU does as {kind}"
     return digest
 

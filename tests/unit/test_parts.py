@@ -83,15 +83,3 @@ def test_a_tied_spec_is_inside_its_base():
 def test_what_is_not_inside_is_refused(target):
     with pytest.raises(ValueError, match=r"becomes? a|with ties|must have shape"):
         inside(preset("67p"), preset(target))
-
-
-@pytest.mark.parametrize(
-    "name, kind, words",
-    [
-        ("67p", "heads", "split_subspace with these constraints has units, and no 'heads'"),
-        ("36p", "units", "rope with these constraints has heads, and no 'units'"),  # they turn in pairs
-    ],
-)
-def test_an_unknown_kind_names_those_that_there_are(name, kind, words):
-    with pytest.raises(ValueError, match=words):
-        keep(preset(name), kind, [0])

@@ -1,8 +1,6 @@
 """Doors of a stranger's package: a kind of study, readers of checkpoints, provers (commands: test_cli.py)."""
 
 import json
-import subprocess
-import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +15,7 @@ from search.store import verdicts
 from search.study.checkpoints import load_any
 from search.study.file import recorded_study
 from tests.bad_studies import GOOD
-from tests.commands import fails_with_one, own_environment
+from tests.commands import declare, fails_with_one, python
 from tests.homes import RIGHT, Recorder, empty_home, quickly, study_of
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.finishing import NOBODY
@@ -58,19 +56,12 @@ print(json.dumps(said))
 
 def test_a_strangers_kind_of_study_is_a_key_of_study_files():
     """Kinds that are put in their places in this process: test_kinds.py."""
-    about = Path("site/adder_walk-1.dist-info")
-    about.mkdir(parents=True)
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: adder-walk\nVersion: 1\n")
-    (about / "entry_points.txt").write_text("[adder_search.proposers]\nwalk = adder_walk:Walker\n")
+    declare("site", "adder-walk", 1, "[adder_search.proposers]\nwalk = adder_walk:Walker\n")
     Path("site/adder_walk.py").write_text(WALK)
     for name, steps in {"w": 7, "none": 0}.items():
         Path(f"{name}.yaml").write_text(f"name: w\nmodel: 57p\nseeds: {{count: 4}}\nwalk: {{steps: {steps}}}\n")
     words = ["keys walk", "run w.yaml --dry-run", "run none.yaml --dry-run"]
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, "site", *words],
-        env=own_environment(), capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    keys, plan, wrong = json.loads(done.stdout.splitlines()[-1])
+    keys, plan, wrong = json.loads(python("-c", SCRIPT, "site", *words).splitlines()[-1])
     assert keys[0] == 0 and "walk.steps  how many; unit: configurations [3]" in keys[1]
     assert plan[0] == 0 and "  walk            7 steps\n" in plan[1] and " a round at " in plan[1]
     assert wrong[0] == 2 and wrong[1].startswith("error: none.yaml: walk.steps: ")

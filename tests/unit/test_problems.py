@@ -113,7 +113,7 @@ def some_thetas():
 
 
 @pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=needs_compiler)])
-def test_errors_are_what_decoding_gets_wrong_in_a_stream_of_its_own(compiled, monkeypatch):
+def test_errors_are_what_decoding_gets_wrong_in_a_stream_of_its_own(compiled):
     recipe = Recipe(targeted=0.5)
     programs = EngineBackend(SPEC, recipe) if compiled else TorchBackend(SPEC, recipe, "cpu")
     state = {"data_seed": torch.tensor([1, 2, 3]), "step": torch.full((3,), 50_000), "mix_scale": torch.ones(3)}

@@ -3,7 +3,6 @@
 import re
 import shlex
 from pathlib import Path
-from typing import cast
 
 import optuna
 import pytest
@@ -11,7 +10,6 @@ from optuna.trial import TrialState
 
 from search.kinds.proposals import Proposals
 from search.run.allocation import objective
-from search.store.study_records import StudyRecords
 from search.study.file import parse_study
 from search.study.space import Distribution
 from tests.bad_studies import GOOD
@@ -134,9 +132,7 @@ def test_one_objective_or_two():
         )
     )
     for proposals in (one, two, turned):
-        configuration = proposals.ask()
-        assert configuration
-        train(proposals, configuration, row())
+        train(proposals, proposals.ask(), row())
     assert one.trials()[0].values == [objective([row()], Recipe())]
     params = one.study.base_spec.params
     assert two.trials()[0].values[1] in (params, params + 6)
@@ -157,17 +153,14 @@ def test_a_proposal_is_told_once_and_by_more_seeds_to_the_next_run():
 def test_what_has_a_seed_left_is_open_for_the_next_run(outcome):
     """One whose trial failed for good, one whose driver died, and one that no trial had begun."""
     ledger, space = Memory(), LINE.replace("space", "seeds: [1, 2]\nspace")
-    make = lambda: Proposals(  # noqa: E731
-        parse_study(GOOD.replace("seeds: [1]\n", "") + space + "sampler: {configurations: 4}\n", "test"),
-        cast(StudyRecords, ledger),
-    )
-    first = make()
+    study = parse_study(GOOD.replace("seeds: [1]\n", "") + space + "sampler: {configurations: 4}\n", "test")
+    first = Proposals(study, ledger)
     found = [first.ask() for _ in range(3)]
-    one, two, open_ = (c for c in found if c is not None)
+    one, two, open_ = found
     for whole in (one, two):
         train(first, whole, row(), row())
     train(first, open_, row(), *([row(outcome)] if outcome else []))
-    again = make()
+    again = Proposals(study, ledger)
     assert reported(again) == [one, two] and again.proposed() == [one, two, open_]
     assert states(again)[2] == TrialState.RUNNING
     train(again, open_, row(), row(Outcome.GROKKED, 1.0, 9))

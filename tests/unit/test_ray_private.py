@@ -4,8 +4,6 @@ import ast
 import inspect
 import pkgutil
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ import ray
 
 from search.run import ray_private
 from tests import ROOT
+from tests.commands import python
 
 IMPORTS_RAY = re.compile(r"\b(import|from) ray\b")
 SOURCE = Path(ray_private.__file__).read_text(encoding="utf-8")
@@ -135,5 +134,4 @@ cycles.clear()
 
 @pytest.mark.full
 def test_another_threads_garbage_does_not_end_the_process_with_ray(tmp_path):
-    said = subprocess.run([sys.executable, "-c", GARBAGE], capture_output=True, text=True, cwd=tmp_path)
-    assert said.returncode == 0, said.stderr
+    python("-c", GARBAGE, cwd=tmp_path)

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 
 import pytest
 
@@ -10,7 +9,7 @@ from benchmarks.startup import LIMITS, record
 from search import plugins
 from search.store.home import Home
 from tests import PLUGINS
-from tests.commands import COMMAND, own_environment
+from tests.commands import COMMAND, own_environment, python
 
 HEAVY = {"torch", "numpy", "pandas", "pyarrow", "matplotlib", "scipy", "sklearn", "mlflow", "optuna", "ray"}
 LOADS_PANDAS = "records startup -o records.csv"
@@ -35,10 +34,9 @@ def loaded(tmp_path_factory):
     """The packages that one process has after each command, one after another: what came before stays."""
     folder = tmp_path_factory.mktemp("startup")
     record(Home(folder / "adder-runs"), 20)
-    words = [sys.executable, "-c", SCRIPT, json.dumps(COMMANDS)]
-    said = subprocess.run(words, cwd=folder, env=own_environment(), capture_output=True, text=True, check=True)
+    said = python("-c", SCRIPT, json.dumps(COMMANDS), cwd=folder)
     assert (folder / "records.csv").is_file(), "the commands have done their work"
-    return {name: set(tops) for name, tops in map(json.loads, said.stdout.splitlines())}
+    return {name: set(tops) for name, tops in map(json.loads, said.splitlines())}
 
 
 def test_help_needs_click_alone(loaded):

@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 import sys
 from dataclasses import replace
 from importlib.metadata import EntryPoint
@@ -19,7 +18,7 @@ from search.stats.counting import GrokRate
 from search.stats.metrics import final_metrics
 from search.study.stopping import section_of
 from tests import ROOT
-from tests.commands import own_environment
+from tests.commands import declare, python
 from tests.reference import QUICK
 from tests.unit.test_counting import FAILED, RUNG, SCREENED, overview, rows
 from tests.unit.test_outcomes import facts, ruled, scripted
@@ -53,17 +52,9 @@ WRONG = STUDY | {"stop": {"rising": {"times": 0}}}
 
 def commands(*words):
     """Exit codes and outputs of commands, in a process that has the package."""
-    about = Path("site/adder_rising-1.dist-info")
-    about.mkdir(parents=True)
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: adder-rising\nVersion: 1\n")
-    (about / "entry_points.txt").write_text("[adder_search.stopping]\nrising = adder_rising:Rising\n")
+    declare("site", "adder-rising", 1, "[adder_search.stopping]\nrising = adder_rising:Rising\n")
     Path("site/adder_rising.py").write_text(RISING)
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, *words],
-        env=own_environment() | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    return json.loads(python("-c", SCRIPT, *words, PYTHONPATH=ROOT).splitlines()[-1])
 
 
 @pytest.fixture

@@ -271,7 +271,8 @@ def test_add_and_every_command_that_knows_no_task_refuse_another_by_one_line(her
     with pytest.raises(ValueError, match=f"add is about addition in base 10 .* task is {SMALL}"):
         add(spec, spec.initial(0), [1], [2])
     Checkpoint(spec, spec.initial(0)).save(here / "minus")
-    assert {"fold", "register"} <= refused_for_its_task("minus")
+    about_adders = {"explain", "export", "finish", "diagnose"}
+    assert {"fold", "register", *about_adders} <= refused_for_its_task("minus")
     said = json.loads(call("verify", "minus", "--json").stdout)
     assert said["total"] == 3_321 and said["failures"]
     shown = call("verify", "minus").stdout

@@ -153,22 +153,26 @@ def test_compiling_is_said_where_it_took_a_second():
     assert "\n  compiling took 61 s\n" in summary(study, ended)
 
 
-def test_the_summary_says_which_of_equal_rates_was_confirmed():
-    study = parse_study(LIST + "confirm: {configurations: 1, seeds: {first: 101, count: 2}}\n", "")
+def listed_summary(text, *outcomes, fresh=()):
+    """The summary of a list's run. outcomes: of each configuration's seeds. fresh: of those that confirm the first."""
+    study = parse_study(text, "")
     listed = [Configuration(*c) for c in study.listed]
-    recorded = [r for c in listed[:2] for r in rows(GROKKED, FAILED, configuration=c.key)]
-    recorded += rows(GROKKED, FAILED, first=101, configuration=listed[0].key, confirmation=True)
+    recorded = [r for c, ended in zip(listed, outcomes, strict=False) for r in rows(*ended, configuration=c.key)]
+    recorded += rows(*fresh, first=101, configuration=listed[0].key, confirmation=True)
+    return summary(study, Ended(rows=recorded), listed)
+
+
+def test_the_summary_says_which_of_equal_rates_was_confirmed():
+    text, half = LIST + "confirm: {configurations: 1, seeds: {first: 101, count: 2}}\n", (GROKKED, FAILED)
     tie = "  (chosen by the search's highest grok_rate, of equal ones the highest token accuracy)\n"
-    assert tie in summary(study, Ended(rows=recorded), listed)
-    assert tie not in summary(study, Ended(rows=recorded[:4]), listed)
+    assert tie in listed_summary(text, half, half, fresh=half)
+    assert tie not in listed_summary(text, half, half)
 
 
 @pytest.mark.parametrize("grokked", [0, 1, 2])
 def test_the_summary_says_why_fewer_were_confirmed_than_were_asked_for(grokked):
-    study = parse_study(LIST + "confirm: {configurations: 2, seeds: {first: 101, count: 2}}\n", "")
-    listed = [Configuration(*c) for c in study.listed]
-    recorded = [r for n, c in enumerate(listed) for r in rows(GROKKED if n < grokked else FAILED, configuration=c.key)]
-    lines = summary(study, Ended(rows=recorded), listed).splitlines()
+    text = LIST + "confirm: {configurations: 2, seeds: {first: 101, count: 2}}\n"
+    lines = listed_summary(text, *[[GROKKED]] * grokked, *[[FAILED]] * (3 - grokked)).splitlines()
     said = [line.strip() for line in lines if "were to be confirmed" in line]
     assert said == [f"(2 were to be confirmed, but {grokked} of 3 configurations grokked)"] * (grokked < 2)
 
@@ -314,12 +318,7 @@ seeds: {first: 1, count: 2}
 
 
 def test_the_summary_tells_the_models_apart():
-    study = parse_study(LIST, "")
-    listed = [Configuration(*c) for c in study.listed]
-    recorded = [
-        r for n, c in enumerate(listed) for r in rows(*[GROKKED if n == 1 else FAILED] * 2, configuration=c.key)
-    ]
-    text = summary(study, Ended(rows=recorded), listed)
+    text = listed_summary(LIST, [FAILED] * 2, [GROKKED] * 2, [FAILED] * 2)
     assert "list: 3 configurations\n  57p, steps 1,000  0 of 2 grokked" in text, "its recipe is not 74p's"
     assert "  seed 1 of 67p, steps 1,000 grokked at step 400, too late to hold for 10,000 steps\n" in text
     assert "\n  74p, steps 2,000  0 of 2 grokked" in text
