@@ -66,8 +66,11 @@ def test_the_model_of_speed_is_what_was_measured():
     ("card", "share"),
     [
         ("T4", 80 / 1_056 * 1_590 / 1_980),  # 40 processors, each with one block of two seeds
+        ("L4", 116 / 1_056 * 2_040 / 1_980),
         ("A100", 648 / 1_056 * 1_410 / 1_980),
+        ("RTX 3090", 164 / 1_056 * 1_695 / 1_980),
         ("RTX 4090", 256 / 1_056 * 2_520 / 1_980),
+        ("RTX 5090", 340 / 1_056 * 2_407 / 1_980),
     ],
 )
 def test_a_gpu_that_was_not_measured_is_expected_to_be_as_fast_as_its_wave_and_clock(card, share):
