@@ -28,6 +28,8 @@ def check_task(task: Task) -> None:
     for name, value in options_of(task).items():
         if isinstance(value, str) and any(map(str.isspace, value)):
             raise ValueError(f"{task.name}: {name} must have no spaces, got {value!r:.80}")
+        if not isinstance(value, str | bool | int | float):
+            raise ValueError(f"{task.name}: {name} must be a text, a number, true or false, got {value!r:.80}")
     outputs, vocabulary = task.outputs, task.vocabulary
     if not 0 < outputs <= vocabulary:
         raise ValueError(f"{task.title}: outputs must be from 1 to the vocabulary, {vocabulary}, got {outputs}")

@@ -43,14 +43,6 @@ class Task(ABC):
             TASKS[cls.name] = cls
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if not isinstance(field.default, bool | int | float | str):
-                default = "a number, a text, true or false as default"
-                raise ValueError(f"{self.name}: option {field.name} must have {default}")
-            # Checkpoints and records keep a task as `str` writes it.
-            if isinstance(value, str) and any(map(str.isspace, value)):
-                raise ValueError(f"{field.name} must be a text without spaces, got {value!r:.80}")
         check(self)
 
     @property

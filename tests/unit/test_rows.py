@@ -174,12 +174,19 @@ class Grouped(Strange):
     group: str = option("S5", "whose elements are composed")
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Pointed(Strange):
+    points: tuple[int, ...] = option((1, 2), "what no text gives back")
+
+
 def test_a_text_option_is_read_as_it_is_written(monkeypatch):
     monkeypatch.setitem(TASKS, "strange", Grouped)
     task = Grouped(group="A5")
     assert str(task) == "strange group=A5" and make_task(str(task)) == task
     with pytest.raises(ValueError, match=r"^strange: group must have no spaces, got 'A 5'$"):
         check_problems(Grouped(group="A 5"), Recipe())
+    with pytest.raises(ValueError, match=r"^strange: points must be a text, a number, true or false, got \(1, 2\)$"):
+        check_problems(Pointed(), Recipe())
 
 
 @pytest.mark.parametrize("name", ["sample", "written", "asked"])

@@ -1,6 +1,5 @@
 """Tasks beside ten-digit addition: what is asked, by torch and the engine; keys; and refusals."""
 
-import dataclasses
 import itertools
 import json
 import re
@@ -11,7 +10,6 @@ import pytest
 import torch
 
 from model import PRESETS, add, make_spec, preset, preset_name
-from model.fields import option
 from model.presets import is_preset
 from model.spec import FAMILIES
 from model.tasks import ADDITION, in_columns, make_task
@@ -222,21 +220,6 @@ def test_wrong_tasks_are_one_line_each():
     for recipe, words in ((Recipe(mixed_lengths=0.3), ""), (Recipe(carry_mix=0.3), "carry_mix is about carries")):
         with pytest.raises(ValueError, match=words) if words else nullcontext():
             check_problems(make_task("copy"), recipe)
-
-
-def test_a_task_whose_options_no_text_keeps_is_refused():
-    class Places(type(make_task("copy"))):
-        places: tuple = option((1, 2), "places")
-
-    class Word(type(make_task("copy"))):
-        word: str = option("", "a word")
-
-    Places, Word = (dataclasses.dataclass(frozen=True, kw_only=True)(cls) for cls in (Places, Word))
-    with pytest.raises(ValueError, match=r"^copy: option places must have a number, a text, true or false as default$"):
-        Places()
-    with pytest.raises(ValueError, match=r"^word must be a text without spaces, got 'a b'$"):
-        Word(word="a b")
-    assert str(Word(word="ab")) == "copy word=ab"
 
 
 # Rules and refusals
