@@ -114,11 +114,14 @@ def own_environment():
     return {k: v for k, v in os.environ.items() if k not in OTHERS}
 
 
-def python(*words, cwd=None, **variables):
-    """Run Python in a process of its own, which must succeed; return what it printed. variables: of its environment."""
+def python(*words, cwd=None, timeout=1_700, **variables):
+    """Run Python in a process of its own, which must succeed; return what it printed.
+
+    timeout: in seconds. variables: of its environment.
+    """
     own = own_environment() | {name: str(value) for name, value in variables.items()}
     command = [sys.executable, *map(str, words)]
-    ended = subprocess.run(command, cwd=cwd, env=own, capture_output=True, text=True)
+    ended = subprocess.run(command, cwd=cwd, env=own, capture_output=True, text=True, timeout=timeout)
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
 
